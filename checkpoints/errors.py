@@ -1,0 +1,166 @@
+"""Everything that the checkpoint log refuses, and whether trying again helps.
+
+    CheckpointsError
+    ├─ NotStorable, NotJson, BadOperation, FutureSchema     what was given does not fit
+    ├─ DecryptionError ─ NotSealed                          a record does not open
+    ├─ UnknownKey, Shredded                                 its key is not there
+    ├─ Fenced, HeadMoved                                    someone else was faster
+    ├─ BrokenChain                                          history is not as it was written
+    └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
+
+A message names the thing, what was found and what was expected. It never holds
+state, keys or prompts; a path or a key name inside state it may hold, so it is
+for the person at work, and is sealed where it is kept.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CheckpointsError(Exception):
+    """Base of the tree. `status` is what a page or the API answers with."""
+
+    code: ClassVar[str] = "checkpoints_error"
+    status: ClassVar[int] = 500
+    retry: ClassVar[bool] = False  # would the same call, made again, help?
+
+
+class NotStorable(CheckpointsError):
+    """A value is not plain JSON, or too deep or too large; `path` says where."""
+
+    code = "not_storable"
+    status = 422
+
+    def __init__(
+        self, path: str, found: str, expected: str = "only plain JSON can be stored"
+    ) -> None:
+        super().__init__(f"{path} {found}; {expected}.")
+        self.path = path
+        self.found = found
+        self.expected = expected
+
+
+class NotJson(CheckpointsError):
+    """Typed text is not the JSON that we take; `line` and `column` count from 1."""
+
+    code = "not_json"
+    status = 422
+
+    def __init__(self, line: int, column: int, problem: str) -> None:
+        super().__init__(f"Line {line}, column {column}: {problem}.")
+        self.line = line
+        self.column = column
+        self.problem = problem
+
+
+class BadOperation(CheckpointsError):
+    """An operation does not fit the state that it was applied to, or is not one."""
+
+    code = "bad_operation"
+    status = 422
+
+    def __init__(self, op: str, path: str, problem: str) -> None:
+        super().__init__(f"{op} at {path!r}: {problem}.")
+        self.op = op
+        self.path = path
+        self.problem = problem
+
+
+class FutureSchema(CheckpointsError):
+    """State was written by a newer version than the one that reads it."""
+
+    code = "future_schema"
+    status = 409
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"State has schema version {found}; this version reads up to {known}. "
+            "Deploy the version that wrote it."
+        )
+        self.found = found
+        self.known = known
+
+
+class DecryptionError(CheckpointsError):
+    """A sealed record does not open.
+
+    One message for every cause (altered, moved, another key), so that it tells a
+    forger nothing.
+    """
+
+    code = "unreadable_record"
+    status = 500
+
+    def __init__(
+        self,
+        message: str = "This record does not open: it was altered, moved, or sealed "
+        "under another key.",
+    ) -> None:
+        super().__init__(message)
+
+
+class NotSealed(DecryptionError):
+    """These bytes are not a sealed record of a version that we know."""
+
+    code = "not_sealed"
+
+    def __init__(self) -> None:
+        super().__init__("These bytes are not a sealed record of a known version.")
+
+
+class UnknownKey(CheckpointsError):
+    """No key has this id, or its wrapping key is not configured here."""
+
+    code = "unknown_key"
+    status = 500
+
+
+class Shredded(CheckpointsError):
+    """The key was destroyed on purpose: what it sealed is gone for good."""
+
+    code = "shredded"
+    status = 410
+
+
+class Fenced(CheckpointsError):
+    """Another holder took the branch. Stop, and cause no further effect."""
+
+    code = "fenced"
+    status = 409
+
+
+class HeadMoved(CheckpointsError):
+    """The branch has a newer head than the caller saw. Read it, then decide again."""
+
+    code = "head_moved"
+    status = 409
+    retry = True
+
+
+class BrokenChain(CheckpointsError):
+    """A step's MAC does not follow from the step before it."""
+
+    code = "broken_chain"
+    status = 500
+
+
+class NotPermitted(CheckpointsError):
+    """The principal may see that this exists, but may not do this with it."""
+
+    code = "not_permitted"
+    status = 403
+
+
+class Unscoped(CheckpointsError):
+    """A query named no workspace. A mistake in our code, never in a request."""
+
+    code = "unscoped"
+    status = 500
+
+
+class StepNotFound(CheckpointsError):
+    """The branch, seen through its forks, has no such step."""
+
+    code = "step_not_found"
+    status = 404

@@ -1,0 +1,325 @@
+"""Plain JSON, strictly: what may be stored, and its one canonical form.
+
+Canonical bytes are the standard library's: sorted keys, no blanks, UTF-8. Two
+values are the same when their canonical bytes are, so 1, 1.0 and true differ.
+What a parser elsewhere would mistake is refused here, when it is written:
+NaN and infinities, integers beyond 64 bits, keys that are not text, and lone
+surrogates (`clean` replaces those in values, since language models emit them).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+from collections.abc import Iterator
+from typing import Any, Never
+
+import orjson
+
+from checkpoints.errors import NotJson, NotStorable
+
+State = dict[str, Any]
+
+MAX_DEPTH = 64  # containers within containers, the outermost included
+MAX_BYTES = 16 * 1024 * 1024  # canonical bytes of one value, so of one step
+MIN_INT, MAX_INT = -(2**63), 2**64 - 1  # what orjson reads back exactly
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+# Where a value is, as a linked list: built for containers only, read on errors only.
+_Place = tuple["_Place", str | int] | None
+
+
+def canonical(value: object) -> bytes:
+    """The one form in which this value is stored, hashed and compared.
+
+    Raises NotStorable when it is not plain JSON.
+    """
+    _check_structure(value)
+    data = json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+        ensure_ascii=False,
+    ).encode()
+    if len(data) > MAX_BYTES:
+        _too_large()
+    return data
+
+
+def check(value: object) -> None:
+    """Raises NotStorable, which names the place, when `value` cannot be stored."""
+    canonical(value)
+
+
+def parse(data: bytes) -> State:
+    """What these canonical bytes say. For bytes that we stored; never for input."""
+    state: State = orjson.loads(data)
+    return state
+
+
+def same(one: object, other: object) -> bool:
+    """Whether the canonical bytes are equal, without making them.
+
+    Both must be storable.
+    """
+    return one == other and _no_twins(one, other)
+
+
+def depth(value: object) -> int:
+    """Containers within containers: 0 for a text or a number, 1 for []."""
+    if type(value) is dict:
+        return 1 + max(map(depth, value.values()), default=0)
+    if type(value) is list:
+        return 1 + max(map(depth, value), default=0)
+    return 0
+
+
+def clean(value: Any) -> tuple[Any, list[str]]:
+    """`value` with lone surrogates in its texts as U+FFFD, and the paths of those texts.
+
+    Copies only what it changes. Surrogates in keys are left for `check` to refuse:
+    two keys could become one.
+    """
+    flagged: list[str] = []
+    return _clean(value, None, 0, flagged), flagged
+
+
+def load_strict(text: str) -> Any:
+    """The value of JSON that a person or a model wrote.
+
+    Raises NotJson, with line and column, for bad syntax and for what JSON parsers
+    disagree about: a key given twice, NaN, numbers out of range, over-deep nesting.
+    The text may still hold lone surrogates (as escapes): see `clean`.
+    """
+    problem = _first_problem(text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        # "Expecting value", "Unterminated string starting at", …
+        complaint = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
+        raise NotJson(error.lineno, error.colno, complaint) from None
+    except (ValueError, RecursionError):
+        # Thousands of digits, or of brackets: the scan has seen them, too.
+        if problem is None:
+            raise
+    if problem is not None:
+        raise problem
+    return value
+
+
+def _check_structure(root: object) -> None:
+    room = MAX_BYTES  # every value takes a byte at least: bounds shared references
+    # Each with its depth; the list around the root is not part of it.
+    todo: list[tuple[Any, _Place, int]] = [([root], None, 0)]
+    while todo:
+        holder, place, depth = todo.pop()
+        if depth > MAX_DEPTH:
+            raise NotStorable(
+                _path(place),
+                f"is more than {MAX_DEPTH} levels deep",
+                "keep less nested data",
+            )
+        room -= len(holder)
+        if room < 0:
+            _too_large()
+        pairs: Iterator[tuple[Any, Any]]
+        if type(holder) is dict:
+            for key in holder:
+                if type(key) is not str:
+                    raise NotStorable(
+                        _path(place),
+                        f"has a key that is {_named(key)}",
+                        "keys are text",
+                    )
+                if not key.isascii() and _has_surrogate(key):
+                    raise NotStorable(
+                        _path((place, key)),
+                        "has a key with a lone surrogate",
+                        "keys are well-formed text",
+                    )
+            pairs = iter(holder.items())
+        else:
+            pairs = enumerate(holder)
+        for key, value in pairs:
+            kind = type(value)
+            if kind is str:
+                if not value.isascii() and _has_surrogate(value):
+                    raise NotStorable(
+                        _at(place, key, depth),
+                        "has a lone surrogate",
+                        "clean() replaces them",
+                    )
+            elif kind is dict or kind is list:
+                todo.append((value, (place, key) if depth else None, depth + 1))
+            elif kind is int:
+                if not MIN_INT <= value <= MAX_INT:
+                    raise NotStorable(
+                        _at(place, key, depth),
+                        "is an integer beyond 64 bits",
+                        "store it as text",
+                    )
+            elif kind is float:
+                if not math.isfinite(value):
+                    raise NotStorable(
+                        _at(place, key, depth),
+                        f"is {value}",
+                        "JSON has no such number",
+                    )
+            elif kind not in _PLAIN:
+                raise NotStorable(_at(place, key, depth), f"is {_named(value)}")
+
+
+def _no_twins(one: Any, other: Any) -> bool:
+    """Whether values that are == are so in JSON as well (0 == False == -0.0)."""
+    kind = type(one)
+    if one is other:
+        return True
+    if kind is not type(other):
+        return False
+    if kind is dict:
+        return all(_no_twins(value, other[key]) for key, value in one.items())
+    if kind is list:
+        return all(map(_no_twins, one, other))
+    if kind is float:
+        return one != 0 or math.copysign(1, one) == math.copysign(1, other)
+    return True
+
+
+def _clean(value: Any, place: _Place, depth: int, flagged: list[str]) -> Any:
+    kind = type(value)
+    if kind is str:
+        if value.isascii() or not _has_surrogate(value):
+            return value
+        flagged.append(_path(place))
+        # By way of UTF-16, which joins two halves that do belong together.
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if depth >= MAX_DEPTH:
+        return value  # for check() to refuse
+    if kind is dict:
+        changed = {
+            key: fresh
+            for key, old in value.items()
+            if (fresh := _clean(old, (place, key), depth + 1, flagged)) is not old
+        }
+        return {**value, **changed} if changed else value
+    if kind is list:
+        items = [
+            _clean(old, (place, index), depth + 1, flagged)
+            for index, old in enumerate(value)
+        ]
+        return value if all(map(operator.is_, items, value)) else items
+    return value
+
+
+_TOKEN = re.compile(
+    r"""
+      "(?P<string>(?:[^"\\]|\\.)*)"
+    | (?P<mark>[{}\[\]:,])
+    | (?P<word>[^\s"{}\[\]:,]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _first_problem(text: str) -> NotJson | None:
+    """What is wrong with text that may otherwise parse. Says nothing about syntax."""
+    open_keys: list[set[str] | None] = []  # per container: keys so far; None in a list
+    last_string: re.Match[str] | None = None
+    for token in _TOKEN.finditer(text):
+        match token["mark"], token["word"]:
+            case "{" | "[" as mark, _:
+                open_keys.append(set() if mark == "{" else None)
+                if len(open_keys) > MAX_DEPTH:
+                    return _problem(text, token, f"more than {MAX_DEPTH} levels deep")
+            case "}" | "]", _:
+                if open_keys:
+                    open_keys.pop()
+            case ":", _:
+                keys = open_keys[-1] if open_keys else None
+                if keys is None or last_string is None:
+                    continue
+                try:
+                    key = json.loads(last_string[0])
+                except ValueError:
+                    return None  # json.loads() says what is wrong with it
+                if _has_surrogate(key):
+                    return _problem(text, last_string, "a lone surrogate in a key")
+                if key in keys:
+                    shown = json.dumps(_shortened(key), ensure_ascii=False)
+                    return _problem(
+                        text, last_string, f"the key {shown} is given twice"
+                    )
+                keys.add(key)
+            case _, str(word):
+                if complaint := _bad_number(word):
+                    return _problem(text, token, complaint)
+        last_string = token if token["string"] is not None else None
+    return None
+
+
+def _bad_number(word: str) -> str | None:
+    if word in ("NaN", "Infinity", "-Infinity"):
+        return f"{word} is not a number in JSON"
+    if re.fullmatch(r"-?[0-9]+", word):
+        # Python refuses to read integers of more than 4,300 digits.
+        if len(word) > 20 or not MIN_INT <= int(word) <= MAX_INT:
+            return "an integer beyond 64 bits; write it as text"
+    elif re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", word) and math.isinf(
+        float(word)
+    ):
+        return "a number too large for a float; write it as text"
+    return None
+
+
+def _problem(text: str, token: re.Match[str], problem: str) -> NotJson:
+    start = token.start()
+    line = text.count("\n", 0, start) + 1
+    return NotJson(line, start - text.rfind("\n", 0, start), problem)
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _too_large() -> Never:
+    raise NotStorable(
+        "$",
+        f"is larger than {MAX_BYTES // 1024**2} MB",
+        "store large values as blobs",
+    )
+
+
+def _named(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _at(place: _Place, key: str | int, depth: int) -> str:
+    return _path((place, key) if depth else None)
+
+
+def _path(place: _Place) -> str:
+    """`$.messages[3].at`: the place as people write it."""
+    steps: list[str] = []
+    while place is not None:
+        place, key = place
+        if isinstance(key, int):
+            steps.append(f"[{key}]")
+        elif _WORD.match(key):
+            steps.append(f".{_shortened(key)}")
+        else:
+            steps.append(f"[{json.dumps(_shortened(key))}]")
+    return "$" + "".join(reversed(steps))
+
+
+def _shortened(key: str) -> str:
+    return key if len(key) <= 40 else key[:39] + "…"

@@ -1,0 +1,259 @@
+"""Sealed records: how state is encrypted, and bound to its place.
+
+A record of version 1 is
+
+    header (48 bytes) + commitment (32) + ciphertext (as long as the packed text) + tag (16)
+
+made with AES-256-GCM (NIST SP 800-38D) under a key derived for this record alone
+(HKDF-SHA512, RFC 5869, from a random 24-byte salt): there is no nonce to repeat,
+and no count of records after which a key wears out. The commitment comes from the
+same derivation and ties the record to one key; GCM alone would let one ciphertext
+open under two. The associated data names the row, so a record moved to another
+row does not open. There is no way to read a record that was not sealed.
+
+docs/sealed-record.md has the layout byte by byte, and test vectors.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import struct
+import threading
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+import zstandard
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from checkpoints.errors import DecryptionError, NotSealed
+
+NIL = UUID(int=0)  # in a context: there is none
+
+MAGIC = b"\x9dHP\x01"  # no JSON, no UTF-8 text begins with 0x9d
+SUITE = 1  # AES-256-GCM, HKDF-SHA512, 32-byte commitment
+OVERHEAD = 96  # bytes that sealing adds
+MAX_PLAIN = 256 * 1024 * 1024  # bytes; what opening may unpack to
+KEY_BYTES = 32
+CHECK_BYTES = 16
+
+_HEADER = struct.Struct(">4sBBBB16s24s")
+_SALT = 24
+_NONCE = 12
+_COMMITMENT = 32
+_INFO = b"holdpoint sealed record 1"
+_PLAIN, _ZSTD = 0, 1  # codecs
+
+
+class Content(IntEnum):
+    """What the plain bytes are."""
+
+    JSON = 1
+    TEXT = 2
+    BYTES = 3
+    KEY = 4
+
+
+@dataclass(frozen=True)
+class Context:
+    """The place that a record belongs to. It opens nowhere else.
+
+    `purpose` says what kind of thing the record holds ("delta", "title", …);
+    `object` is the row or what stands for it. Use NIL and 0 where there is none.
+    """
+
+    purpose: str
+    workspace: UUID
+    thread: UUID
+    object: UUID
+    step: int
+    schema: int
+
+    def encode(self) -> bytes:
+        """The associated data's form: each field behind its length, in this order."""
+        fields = (
+            self.purpose.encode(),
+            self.workspace.bytes,
+            self.thread.bytes,
+            self.object.bytes,
+            self.step.to_bytes(8, "big"),
+            self.schema.to_bytes(4, "big"),
+        )
+        return b"".join(len(part).to_bytes(2, "big") + part for part in fields)
+
+
+@dataclass(frozen=True)
+class DataKey:
+    """A key by its id. The secret is 32 bytes, and is kept out of every repr."""
+
+    id: UUID
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != KEY_BYTES:
+            raise ValueError(
+                f"A data key has {KEY_BYTES} bytes, not {len(self.secret)}."
+            )
+
+
+def seal(
+    plain: bytes, *, key: DataKey, context: Context, content: Content = Content.JSON
+) -> bytes:
+    """`plain`, readable only with `key` and only as the record of `context`.
+
+    Two calls never give the same bytes.
+    """
+    if len(plain) > MAX_PLAIN:
+        raise ValueError(f"{len(plain)} bytes are too many for one record.")
+    packed = _zstd.compress(plain)
+    codec = _ZSTD
+    if len(packed) >= len(plain):
+        packed, codec = plain, _PLAIN
+    salt = secrets.token_bytes(_SALT)
+    header = _HEADER.pack(MAGIC, SUITE, codec, content, 0, key.id.bytes, salt)
+    derived = _derive(key, salt)
+    bound = header + derived.commitment
+    cipher = AESGCM(derived.key)
+    return bound + cipher.encrypt(derived.nonce, packed, bound + context.encode())
+
+
+def open_sealed(record: bytes, *, key: DataKey, context: Context) -> bytes:
+    """The plain bytes of a record.
+
+    Raises NotSealed when it is none, and DecryptionError when it was altered,
+    moved, or sealed under another key.
+    """
+    header, bound = _read(record)
+    derived = _derive(key, header.salt)
+    if header.key_id != key.id.bytes or not hmac.compare_digest(
+        derived.commitment, bound[_HEADER.size :]
+    ):
+        raise DecryptionError
+    try:
+        packed = AESGCM(derived.key).decrypt(
+            derived.nonce, record[len(bound) :], bound + context.encode()
+        )
+    except InvalidTag:
+        raise DecryptionError from None
+    if header.flags != 0 or header.codec not in (_PLAIN, _ZSTD):
+        raise NotSealed  # authentic, so written by a version after this one
+    return packed if header.codec == _PLAIN else _unpack(packed)
+
+
+def key_id(record: bytes) -> UUID:
+    """The id of the key that a record names. Only opening it shows that this is true.
+
+    Raises NotSealed.
+    """
+    return UUID(bytes=_read(record)[0].key_id)
+
+
+def content(record: bytes) -> Content:
+    """What a record says that it holds. Only opening it shows that this is true.
+
+    Raises NotSealed.
+    """
+    try:
+        return Content(_read(record)[0].content)
+    except ValueError:
+        raise NotSealed from None
+
+
+def wrap(secret: bytes, *, wrapping: DataKey, context: Context) -> bytes:
+    """A key's secret, sealed under another key. `context.object` is the key's own id."""
+    return seal(
+        check_value(secret, context.object) + secret,
+        key=wrapping,
+        context=context,
+        content=Content.KEY,
+    )
+
+
+def unwrap(wrapped: bytes, *, wrapping: DataKey, context: Context) -> bytes:
+    """The secret that `wrap` sealed, checked against the id of its key.
+
+    Raises NotSealed and DecryptionError, as `open_sealed` does.
+    """
+    plain = open_sealed(wrapped, key=wrapping, context=context)
+    check, secret = plain[:CHECK_BYTES], plain[CHECK_BYTES:]
+    if content(wrapped) is not Content.KEY or not hmac.compare_digest(
+        check, check_value(secret, context.object)
+    ):
+        raise DecryptionError
+    return secret
+
+
+def check_value(secret: bytes, key: UUID) -> bytes:
+    """16 bytes that tell whether a secret is the one of this key.
+
+    They reveal nothing of the secret, so they may stand beside it in clear: where
+    a wrapping service binds no context, they show that key rows were swapped.
+    """
+    message = b"holdpoint key check 1" + key.bytes
+    return hmac.digest(secret, message, "sha256")[:CHECK_BYTES]
+
+
+class _Header(NamedTuple):
+    magic: bytes
+    suite: int
+    codec: int
+    content: int
+    flags: int
+    key_id: bytes
+    salt: bytes
+
+
+class _Derived(NamedTuple):
+    """What HKDF yields for one record."""
+
+    key: bytes
+    nonce: bytes
+    commitment: bytes
+
+
+def _read(record: bytes) -> tuple[_Header, bytes]:
+    """The header, and the bytes of header and commitment."""
+    if len(record) < OVERHEAD:
+        raise NotSealed
+    header = _Header._make(_HEADER.unpack_from(record))
+    if header.magic != MAGIC or header.suite != SUITE:
+        raise NotSealed
+    return header, bytes(record[: _HEADER.size + _COMMITMENT])
+
+
+def _derive(key: DataKey, salt: bytes) -> _Derived:
+    length = KEY_BYTES + _NONCE + _COMMITMENT
+    okm = HKDF(SHA512(), length=length, salt=salt, info=_INFO).derive(key.secret)
+    return _Derived(
+        okm[:KEY_BYTES],
+        okm[KEY_BYTES : KEY_BYTES + _NONCE],
+        okm[KEY_BYTES + _NONCE :],
+    )
+
+
+class _Zstd(threading.local):
+    """One of each per thread: they cannot be shared, and cost more to make than to use."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=3).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_zstd = _Zstd()
+
+
+def _unpack(packed: bytes) -> bytes:
+    """Bounded: the frame says how long it is, and is believed only up to MAX_PLAIN."""
+    try:
+        if not 0 <= zstandard.frame_content_size(packed) <= MAX_PLAIN:
+            raise NotSealed
+        return _zstd.decompress(
+            packed, max_output_size=MAX_PLAIN, allow_extra_data=False
+        )
+    except zstandard.ZstdError:
+        raise NotSealed from None
