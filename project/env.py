@@ -1,0 +1,149 @@
+"""What the environment says, one variable at a time.
+
+A missing or odd value stops the start with the variable's name, what was found
+and what was expected. Any variable may instead be given as NAME_FILE, the path of
+a file that holds the value: the way secrets arrive in containers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+KEY_BYTES = 32  # AES-256
+
+
+def optional(name: str) -> str | None:
+    """The value of NAME, or of the file that NAME_FILE names; None when neither is set.
+
+    An empty value counts as not set, which is what `NAME= command` and most
+    orchestrators mean by it.
+    """
+    value, path = os.environ.get(name), os.environ.get(f"{name}_FILE")
+    if value and path:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set; give one.")
+    if path:
+        try:
+            value = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ImproperlyConfigured(
+                f"{name}_FILE={path!r} cannot be read: {type(error).__name__}."
+            ) from error
+    return value or None
+
+
+def text(name: str, default: str | None = None, *, hint: str = "") -> str:
+    """The value, which must be there unless there is a default."""
+    value = optional(name)
+    if value is None:
+        value = default
+    if value is None:
+        raise ImproperlyConfigured(f"{name} is not set. {hint}".rstrip())
+    return value
+
+
+def flag(name: str, default: bool) -> bool:
+    value = optional(name)
+    if value is None:
+        return default
+    if value not in {"True", "False"}:
+        raise ImproperlyConfigured(f"{name}={value!r} must be 'True' or 'False'.")
+    return value == "True"
+
+
+def number(name: str, default: int, *, least: int = 0) -> int:
+    value = optional(name)
+    if value is None:
+        return default
+    if not value.isdecimal() or int(value) < least:
+        raise ImproperlyConfigured(
+            f"{name}={value!r} must be a whole number, {least} or more."
+        )
+    return int(value)
+
+
+def names(name: str, default: list[str] | None = None) -> list[str]:
+    """A list separated by commas; blanks around its parts do not count."""
+    value = optional(name)
+    if value is None:
+        return default or []
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def keys(name: str, default: str | None = None) -> dict[str, bytes]:
+    """Keys as `id:base64,id:base64`; the first is the one that new things are sealed with.
+
+    Messages name ids only, never what stands after the colon.
+    """
+    found: dict[str, bytes] = {}
+    expected = f"expected id:base64, where base64 is {KEY_BYTES} random bytes"
+    for part in text(name, default, hint=f"Give {expected}.").split(","):
+        key_id, colon, encoded = part.strip().rpartition(":")
+        if not colon or not key_id:
+            raise ImproperlyConfigured(f"{name} has a part without an id; {expected}.")
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise ImproperlyConfigured(
+                f"{name}: key {key_id!r} is not base64; {expected}."
+            ) from None
+        if len(key) != KEY_BYTES:
+            raise ImproperlyConfigured(
+                f"{name}: key {key_id!r} has {len(key)} bytes; {expected}."
+            )
+        if key_id in found:
+            raise ImproperlyConfigured(f"{name} names key {key_id!r} twice.")
+        found[key_id] = key
+    return found
+
+
+def redis_url(name: str) -> str:
+    value = text(name, hint="./dev sets it; elsewhere give redis://host:6379/0.")
+    if urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+        raise ImproperlyConfigured(
+            f"{name} must begin with redis://, rediss:// or unix://."
+        )
+    return value
+
+
+def database(name: str) -> dict[str, Any]:
+    """Django's settings for postgresql://user:password@host:port/dbname?option=value.
+
+    A socket's folder goes into the query, as libpq has it: ?host=/run/postgresql.
+    Other query parameters are libpq's (sslmode, connect_timeout). The messages do
+    not repeat the value: it holds a password.
+    """
+    expected = "postgresql://user:password@host:5432/dbname"
+    value = text(name, hint=f"./dev sets it; elsewhere give {expected}.")
+    try:
+        url = urlsplit(value)
+        port = url.port
+    except ValueError as error:
+        raise ImproperlyConfigured(
+            f"{name} cannot be read as {expected} (an @ or / in the password is"
+            " written %40 or %2F)."
+        ) from error
+    if url.scheme not in {"postgresql", "postgres"}:
+        raise ImproperlyConfigured(
+            f"{name} begins with {url.scheme!r}; expected {expected}."
+            " PostgreSQL is the only database."
+        )
+    dbname = unquote(url.path.removeprefix("/"))
+    if not dbname or "/" in dbname:
+        raise ImproperlyConfigured(f"{name} names no database; expected {expected}.")
+    options = dict(parse_qsl(url.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": dbname,
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "HOST": options.pop("host", None) or unquote(url.hostname or ""),
+        "PORT": options.pop("port", None) or str(port or ""),
+        "OPTIONS": options,
+    }

@@ -1,0 +1,220 @@
+"""Every setting, in one file. Values from outside come through `project.env`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from csp.constants import NONE, SELF
+
+from project import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# What kind of installation this is
+
+DEBUG = env.flag("DEBUG", default=False)
+# The travel desk, on this machine only: known keys are acceptable, HTTPS is not needed.
+HOLDPOINT_DEMO = env.flag("HOLDPOINT_DEMO", default=False)
+LOCAL = DEBUG or HOLDPOINT_DEMO
+HTTPS = env.flag("HTTPS", default=not LOCAL)
+
+SECRET_KEY = env.text(
+    "SECRET_KEY",
+    "anyone-can-read-this-in-the-source-so-it-is-for-demos-and-tests"
+    if LOCAL
+    else None,
+    hint="Give 50 random characters or more.",
+)
+# id → 32 bytes. The first wraps new workspace keys; the others still open old ones.
+KEY_ENCRYPTION_KEYS = env.keys(
+    "KEY_ENCRYPTION_KEYS",
+    "demo:YW55b25lIGNhbiByZWFkIHRoaXMgaW4gdGhlIGNvZGU=" if LOCAL else None,
+)
+
+ALLOWED_HOSTS = env.names(
+    "ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if LOCAL else []
+)
+CSRF_TRUSTED_ORIGINS = env.names("CSRF_TRUSTED_ORIGINS")
+
+# Applications
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "django_rq",
+    "csp",
+    "checkpoints",
+    "agents",
+    *(["agents.demo"] if HOLDPOINT_DEMO else []),
+    # Agents and tools of your own: each app's `agents.py` is imported at start.
+    *env.names("HOLDPOINT_APPS"),
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "project.security.StaticFilesMiddleware",
+    "project.security.PolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "project.security.QueuePagesMiddleware",
+]
+
+ROOT_URLCONF = "project.urls"
+ASGI_APPLICATION = "project.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# PostgreSQL
+
+# Connections that one process keeps for its requests; 0: none is shared. The web
+# process sets it (asgi.py): there each request has its own thread, so connections
+# that belong to threads would pile up. A worker has one thread and keeps its own.
+DATABASE_POOL = env.number("DATABASE_POOL", default=0)
+
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        **env.database("DATABASE_URL"),
+        "CONN_MAX_AGE": 0 if DATABASE_POOL else 60,  # seconds
+        "CONN_HEALTH_CHECKS": not DATABASE_POOL,
+    }
+}
+# No server-side cursors, no session state: PgBouncer in transaction mode works.
+DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", "5")  # seconds
+if DATABASE_POOL:
+    DATABASES["default"]["OPTIONS"]["pool"] = {
+        "min_size": 1,
+        "max_size": DATABASE_POOL,
+        "timeout": 10,  # seconds until a request that gets no connection fails
+    }
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Redis and the queue
+
+REDIS_URL = env.redis_url("REDIS_URL")
+
+RQ_QUEUES = {
+    "agents": {
+        "URL": REDIS_URL,
+        "SERIALIZER": "rq.serializers.JSONSerializer",
+        # RQ's alarm raises in the middle of a commit; budgets and leases are ours.
+        "DEFAULT_TIMEOUT": -1,
+        "DEFAULT_RESULT_TTL": 0,
+    }
+}
+RQ = {"COMMIT_MODE": "on_db_commit"}
+
+# Runs
+
+LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
+
+# The model's server: any that speaks OpenAI's chat completions.
+OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
+OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
+
+# People
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{validator}"}
+    for validator in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+# Pages
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = Path(env.text("STATIC_ROOT", str(BASE_DIR / "staticfiles")))
+# A local installation serves the files where they lie and needs no `collectstatic`.
+WHITENOISE_USE_FINDERS = LOCAL
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if LOCAL
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+
+# Security
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    }
+}
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SESSION_COOKIE_AGE = 12 * 60 * 60  # seconds: a working day
+CSRF_COOKIE_HTTPONLY = True
+# A probe speaks plain HTTP to the process itself.
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SILENCED_SYSTEM_CHECKS = [
+    # Preloading is a promise about a whole domain; only its owner can give it.
+    "security.W021",
+]
+
+# Logs: to standard error, one line an event, ids only
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "project.logs.LineFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "INFO")},
+    "loggers": {
+        # Both arrive with handlers of their own, which would print what exceptions say.
+        name: {"handlers": [], "propagate": True}
+        for name in ("django", "django.server", "uvicorn", "uvicorn.error", "rq.worker")
+    }
+    | {"uvicorn.access": {"handlers": [], "level": "WARNING"}},
+}
