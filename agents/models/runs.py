@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from agents.models.agents import AgentVersion
+from checkpoints.access import ThreadScopedQuerySet
+from checkpoints.clock import ClockTimestamp
+from checkpoints.ids import short, uuid7
+from checkpoints.models import Branch, Checkpoint, Grant, Thread, Workspace
+from checkpoints.models.fields import SealedField
+
+
+class RunQuerySet(ThreadScopedQuerySet["Run"]):
+    pass
+
+
+class Run(models.Model):
+    """An agent at work on a branch, from a message to an answer, through waits.
+
+    Each edge of `status` is one conditional UPDATE whose row count decides who won
+    (`agents/runs/`). Lease and fence are columns of the branch that it holds.
+    """
+
+    class Status(models.TextChoices):
+        READY = "ready"
+        RUNNING = "running"
+        WAITING = "waiting"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    LIVE = (Status.READY, Status.RUNNING, Status.WAITING)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="runs")
+    branch = models.ForeignKey(Branch, models.PROTECT, related_name="runs")
+    agent_version = models.ForeignKey(
+        AgentVersion, models.PROTECT, related_name="runs"
+    )
+    grant = models.ForeignKey(Grant, models.PROTECT, related_name="+")
+    started_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    retry_of = models.ForeignKey(
+        "self", models.PROTECT, null=True, related_name="retries"
+    )
+    status = models.CharField(max_length=10, choices=Status, default=Status.READY)
+    cancel_requested = models.BooleanField(default=False)
+    attempts = models.PositiveIntegerField(
+        default=0, help_text="Claims since the last committed step."
+    )
+    rings = models.PositiveIntegerField(default=0)
+    rung_at = models.DateTimeField(null=True, editable=False)
+    wake_at = models.DateTimeField(
+        null=True, blank=True, help_text="Not to be claimed before this time."
+    )
+    worker = models.CharField(max_length=100, blank=True)
+    steps = models.PositiveIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    cost = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, help_text="US dollars; null: unknown."
+    )
+    error_class = models.CharField(max_length=60, blank=True)
+    error = SealedField(null=True)
+    failed_step = models.IntegerField(null=True)
+    request_key = models.UUIDField(null=True, editable=False)
+    external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  # absent ids must not collide
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    finished_at = models.DateTimeField(null=True, editable=False)
+
+    objects = models.Manager.from_queryset(RunQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "request_key"], name="run_request_key_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "external_id"], name="run_external_id_unique"
+            ),
+            # A branch may have one writer, so one run that is not over.
+            models.UniqueConstraint(
+                fields=["branch"],
+                name="run_one_live_per_branch",
+                condition=Q(status__in=["ready", "running", "waiting"]),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["status", "wake_at"],
+                name="run_live",
+                condition=Q(status__in=["ready", "running", "waiting"]),
+            ),
+            models.Index(fields=["workspace", "-created_at"], name="run_recent"),
+            models.Index(
+                fields=["workspace", "failed_step", "-finished_at"],
+                name="run_failed_at",
+                condition=Q(status="failed"),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {short(self.pk)}"
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in self.LIVE
+
+
+class ToolCall(models.Model):
+    """One call that a model asked for: intent ledger, result cache and fork replay.
+
+    Its id is our key, `uuid5(checkpoint of the model's reply, ordinal)`: providers
+    repeat theirs. The key is passed to the tool.
+    """
+
+    class Status(models.TextChoices):
+        PROPOSED = "proposed"
+        WAITING = "waiting"  # for a decision
+        APPROVED = "approved"
+        EXECUTING = "executing"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        REJECTED = "rejected"
+        RESPONDED = "responded"
+        UNKNOWN = "unknown"  # outcome unknown
+        SUPERSEDED = "superseded"
+
+    class Effect(models.TextChoices):
+        NONE = "none"
+        READ = "read"
+        WRITE = "write"
+        EXTERNAL = "external"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="+")
+    branch = models.ForeignKey(Branch, models.PROTECT, related_name="+")
+    run = models.ForeignKey(Run, models.PROTECT, related_name="calls")
+    reply = models.ForeignKey(
+        Checkpoint, models.PROTECT, related_name="calls", help_text="The model's reply."
+    )
+    ordinal = models.PositiveSmallIntegerField()
+    tool = models.CharField(
+        max_length=100, blank=True, help_text="Empty when no such tool is registered."
+    )
+    tool_version = models.CharField(max_length=64, blank=True)
+    effect = models.CharField(max_length=10, choices=Effect, default=Effect.EXTERNAL)
+    status = models.CharField(
+        max_length=10, choices=Status, default=Status.PROPOSED
+    )
+    title = SealedField()
+    arguments = SealedField(help_text="As proposed, without the reason.")
+    arguments_digest = models.BinaryField(
+        help_text="Keyed hash of tool, version and arguments: finds recorded results."
+    )
+    reason = SealedField(null=True)
+    effective = SealedField(null=True, help_text="As edited; null: as proposed.")
+    result = SealedField(null=True)
+    result_checkpoint = models.ForeignKey(
+        Checkpoint, models.PROTECT, null=True, related_name="+"
+    )
+    recorded_from = models.ForeignKey(
+        "self",
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        help_text="In a fork: the call whose recorded result was used.",
+    )
+    error_class = models.CharField(max_length=60, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    finished_at = models.DateTimeField(null=True, editable=False)
+
+    objects = models.Manager.from_queryset(ThreadScopedQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["thread", "reply", "ordinal", "branch"],
+                name="call_ordinal_unique_in_reply",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["workspace", "tool", "-created_at"], name="call_by_tool"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool or 'unregistered tool'} {short(self.pk)}"

@@ -1,0 +1,181 @@
+"""Who may see what: principals, and querysets that refuse to run unscoped.
+
+Wall 1 of the design. A row is reached through `for_user(principal)` or
+`for_run(principal)`, through a row that was reached so (`thread.branches`), or in
+a block that says why it may look at everything (`unscoped(Reason.REAPER)`). A
+queryset that none of these made raises `Unscoped` when it is evaluated, so a
+forgotten filter is an error in the first test, not a leak in production.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from django.db import models
+
+from checkpoints.errors import Unscoped
+
+M = TypeVar("M", bound=models.Model)
+
+
+class Role(models.TextChoices):
+    """What a member may do in a workspace. The right to approve is apart from it."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"  # may start, message, edit, fork, resume
+    ADMIN = "admin"
+    AUDITOR = "auditor"  # reads the audit log, no state
+
+
+class Reason(enum.Enum):
+    """The allow-list of reasons to look across workspaces."""
+
+    SIGN_IN = "find the memberships of the person who signs in"
+    ADMIN = "operators' metadata pages; never opens state"
+    WORKER = "a worker claims a run by the id that rang"
+    REAPER = "the reaper sweeps every workspace"
+    KEYS = "the key hierarchy loads key rows by id"
+    GATE = "the gate re-checks a grant"
+    AUDIT = "the audit log is written"
+    COMMAND = "a management command run on the server"
+    HEALTH = "counts for health pages"
+    TEST = "a test looks at what is there"
+
+
+@dataclass(frozen=True)
+class UserPrincipal:
+    """A signed-in person, in one workspace."""
+
+    user_id: int
+    workspace_id: UUID
+    role: Role
+    can_approve: bool
+    name: str
+    groups: frozenset[UUID] = frozenset()
+    session: str = field(default="", repr=False)  # keyed hash, never the session key
+    address: str = field(default="", repr=False)
+
+    @property
+    def may_read(self) -> bool:
+        """Whether state may be opened at all."""
+        return self.role is not Role.AUDITOR
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether runs may be started, messaged, edited and forked."""
+        return self.role in {Role.OPERATOR, Role.ADMIN}
+
+
+@dataclass(frozen=True)
+class RunPrincipal:
+    """A run that acts for a person, by a grant that is re-checked at each use."""
+
+    run_id: UUID
+    workspace_id: UUID
+    thread_id: UUID
+    grant_id: UUID
+
+
+@dataclass(frozen=True)
+class SystemPrincipal:
+    """Work on records that shows nothing to anyone: import, pack, rewrap."""
+
+    task: str
+    workspace_id: UUID
+
+
+Principal = UserPrincipal | RunPrincipal | SystemPrincipal
+
+_unscoped: ContextVar[Reason | None] = ContextVar("unscoped", default=None)
+
+
+@contextmanager
+def unscoped(reason: Reason) -> Iterator[None]:
+    """Let queries in this block cross workspaces, for a reason from the list."""
+    token = _unscoped.set(reason)
+    try:
+        yield
+    finally:
+        _unscoped.reset(token)
+
+
+class ScopedQuerySet(models.QuerySet[M]):
+    """A queryset that will not run until something has scoped it."""
+
+    _scope: str = ""
+
+    def for_user(self, principal: UserPrincipal) -> Self:
+        """Rows of the principal's workspace. Models under a thread narrow it more."""
+        return self._scoped("user").filter(workspace_id=principal.workspace_id)
+
+    def for_run(self, principal: RunPrincipal) -> Self:
+        """Rows of the thread that the run works on."""
+        return self._scoped("run").filter(
+            workspace_id=principal.workspace_id, thread_id=principal.thread_id
+        )
+
+    def unscoped(self, reason: Reason) -> Self:
+        """Every workspace's rows, for a reason from the list."""
+        return self._scoped(reason.name)
+
+    def _scoped(self, scope: str) -> Self:
+        clone = self._chain()
+        clone._scope = scope
+        return clone
+
+    def _clone(self) -> Self:
+        clone: Self = super()._clone()  # type: ignore[misc]  # private, absent from the stubs
+        clone._scope = self._scope
+        return clone
+
+    def _require_scope(self) -> None:
+        # Reached from a row (`thread.branches`): that row was scoped.
+        if self._scope or "instance" in self._hints or _unscoped.get():  # type: ignore[attr-defined]
+            return
+        raise Unscoped(self.model.__name__)
+
+    def _fetch_all(self) -> None:
+        self._require_scope()
+        super()._fetch_all()  # type: ignore[misc]
+
+    def iterator(self, *args: Any, **kwargs: Any) -> Iterator[M]:
+        self._require_scope()
+        return super().iterator(*args, **kwargs)
+
+    def count(self) -> int:
+        self._require_scope()
+        return super().count()
+
+    def exists(self) -> bool:
+        self._require_scope()
+        return super().exists()
+
+    def aggregate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._require_scope()
+        return super().aggregate(*args, **kwargs)
+
+    def update(self, **kwargs: Any) -> int:
+        self._require_scope()
+        return super().update(**kwargs)
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        self._require_scope()
+        return super().delete()
+
+
+class ThreadScopedQuerySet(ScopedQuerySet[M]):
+    """Rows that belong to a thread, seen by those who see the thread."""
+
+    def for_user(self, principal: UserPrincipal) -> Self:
+        thread = self.model._meta.get_field("thread").related_model
+        visible = thread._default_manager.for_user(principal)  # type: ignore[union-attr]
+        return super().for_user(principal).filter(thread__in=visible)
+
+
+ScopedManager = models.Manager.from_queryset(ScopedQuerySet)

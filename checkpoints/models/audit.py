@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from checkpoints.access import ScopedManager
+from checkpoints.clock import ClockTimestamp
+from checkpoints.ids import uuid7
+from checkpoints.models.workspaces import Workspace
+
+
+class AuditEvent(models.Model):
+    """Who did what to which row, when, and how it ended. Ids, never content.
+
+    Append-only: a database trigger refuses UPDATE and DELETE.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    position = models.BigIntegerField(
+        db_default=models.expressions.RawSQL(  # noqa: S611  # a constant: the order of arrival
+            "nextval('checkpoints_audit_position')", ()
+        ),
+        editable=False,
+    )
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, null=True, related_name="audit_events"
+    )
+    at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    via = models.CharField(max_length=20, help_text="web, worker, command, admin")
+    session = models.CharField(max_length=64, blank=True)
+    address = models.GenericIPAddressField(null=True, blank=True)
+    action = models.CharField(max_length=40)
+    object_type = models.CharField(max_length=40, blank=True)
+    object_id = models.UUIDField(null=True)
+    purpose = models.CharField(max_length=60, blank=True)
+    outcome = models.CharField(max_length=20, default="ok")
+    detail = models.JSONField(default=dict, blank=True)
+
+    objects = ScopedManager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["workspace", "-position"], name="audit_recent"),
+            models.Index(fields=["object_type", "object_id"], name="audit_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.object_type} {self.object_id}"

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from checkpoints.access import ThreadScopedQuerySet
+from checkpoints.clock import ClockTimestamp
+from checkpoints.ids import short, uuid7
+from checkpoints.models.fields import SealedField
+from checkpoints.models.threads import Branch, Thread
+from checkpoints.models.workspaces import Workspace
+
+
+class CheckpointQuerySet(ThreadScopedQuerySet["Checkpoint"]):
+    pass
+
+
+class Checkpoint(models.Model):
+    """The state of a branch after one step. Written once, never changed.
+
+    The row is what SQL may ask about; what the step did is sealed in its delta.
+    """
+
+    class Kind(models.TextChoices):
+        INPUT = "input"
+        MODEL = "model"
+        TOOL = "tool"
+        INTERRUPT = "interrupt"
+        DECISION = "decision"
+        EDIT = "edit"
+        SUMMARY = "summary"
+        SNAPSHOT = "snapshot"
+        MIGRATE = "migrate"
+        PROGRESS = "progress"
+        ERROR = "error"
+
+    class Status(models.TextChoices):
+        OK = "ok"
+        FAILED = "failed"
+        WAITING = "waiting"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="checkpoints")
+    branch = models.ForeignKey(Branch, models.PROTECT, related_name="checkpoints")
+    parent = models.ForeignKey(
+        "self", models.PROTECT, null=True, related_name="children"
+    )
+    step = models.PositiveIntegerField(
+        help_text="Steps from the start of the thread, through any forks."
+    )
+    kind = models.CharField(max_length=10, choices=Kind)
+    status = models.CharField(max_length=10, choices=Status, default=Status.OK)
+    name = models.CharField(
+        max_length=100, blank=True, help_text="The node, or a tool that is registered."
+    )
+    run = models.UUIDField(null=True, help_text="The run that took the step.")
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        help_text="The person, where a person took it.",
+    )
+    agent_version = models.UUIDField(null=True)
+    schema_version = models.PositiveSmallIntegerField(default=1)
+    model_requested = models.CharField(max_length=100, blank=True)
+    model_returned = models.CharField(max_length=100, blank=True)
+    temperature = models.FloatField(null=True)
+    top_p = models.FloatField(null=True)
+    seed = models.BigIntegerField(null=True)
+    fingerprint = models.CharField(max_length=100, blank=True)
+    tokens_in = models.PositiveIntegerField(null=True)
+    tokens_out = models.PositiveIntegerField(null=True)
+    tokens_cached = models.PositiveIntegerField(null=True)
+    cost = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, help_text="US dollars; null: unknown."
+    )
+    latency_ms = models.PositiveIntegerField(null=True)
+    error_class = models.CharField(max_length=60, blank=True)
+    data_key = models.UUIDField(help_text="The data key its delta is sealed with.")
+    state_mac = models.BinaryField(help_text="32 bytes; chains this step to its parent.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(CheckpointQuerySet)()
+
+    class Meta:
+        constraints = [
+            # Two workers that both believe they own a branch cannot both write its next step.
+            models.UniqueConstraint(
+                fields=["thread", "branch", "step"],
+                name="checkpoint_step_unique_in_branch",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["workspace", "error_class", "-created_at"],
+                name="checkpoint_failures",
+                condition=~models.Q(error_class=""),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"step {self.step} of branch {short(self.branch_id)}"
+
+
+class CheckpointDelta(models.Model):
+    """What one step did: its operations, label and context manifest, sealed.
+
+    The sealed text is canonical JSON
+    `{"context": object or null, "label": str, "ops": [operation, ...]}`.
+    """
+
+    checkpoint = models.OneToOneField(
+        Checkpoint, models.PROTECT, primary_key=True, related_name="delta"
+    )
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="+")
+    branch = models.ForeignKey(Branch, models.PROTECT, related_name="+")
+    step = models.PositiveIntegerField()
+    record = SealedField()
+
+    objects = models.Manager.from_queryset(ThreadScopedQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["thread", "branch", "step"], name="delta_step_unique_in_branch"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"operations of step {self.step}"

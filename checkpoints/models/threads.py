@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from typing import Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from checkpoints.access import (
+    RunPrincipal,
+    ScopedQuerySet,
+    ThreadScopedQuerySet,
+    UserPrincipal,
+)
+from checkpoints.clock import ClockTimestamp
+from checkpoints.ids import short, uuid7
+from checkpoints.models.fields import SealedField
+from checkpoints.models.workspaces import Group, Workspace
+
+
+class ThreadQuerySet(ScopedQuerySet["Thread"]):
+    def for_user(self, principal: UserPrincipal) -> Self:
+        """Threads open to the workspace, the principal's own, and its groups'."""
+        visible = (
+            Q(visibility=Thread.Visibility.WORKSPACE)
+            | Q(owner_id=principal.user_id)
+            | Q(visibility=Thread.Visibility.GROUP, group_id__in=principal.groups)
+        )
+        return super().for_user(principal).filter(visible)
+
+    def for_run(self, principal: RunPrincipal) -> Self:
+        return self._scoped("run").filter(
+            workspace_id=principal.workspace_id, pk=principal.thread_id
+        )
+
+
+class Thread(models.Model):
+    """A tree of checkpoints: one task, its branches, and who may see it."""
+
+    class Visibility(models.TextChoices):
+        PRIVATE = "private"
+        GROUP = "group"
+        WORKSPACE = "workspace"
+
+    class Origin(models.TextChoices):
+        RUN = "run"
+        IMPORT = "import"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="threads")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    visibility = models.CharField(
+        max_length=10, choices=Visibility, default=Visibility.WORKSPACE
+    )
+    group = models.ForeignKey(
+        Group, models.PROTECT, null=True, blank=True, related_name="+"
+    )
+    origin = models.CharField(max_length=10, choices=Origin, default=Origin.RUN)
+    title = SealedField()
+    external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  # absent ids must not collide
+    request_key = models.UUIDField(
+        null=True, editable=False, help_text="The form that asked; makes a double click one."
+    )
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    updated_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(ThreadQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "external_id"], name="thread_external_id_unique"
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "request_key"], name="thread_request_key_unique"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["workspace", "-updated_at"], name="thread_recent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"thread {short(self.pk)}"
+
+    @property
+    def thread_id(self) -> object:
+        """The thread that this row's sealed columns belong to: itself."""
+        return self.pk
+
+
+class BranchQuerySet(ThreadScopedQuerySet["Branch"]):
+    pass
+
+
+class Branch(models.Model):
+    """A line of checkpoints with one head and, at any time, at most one holder.
+
+    `fence` grows with every holder; a commit names the fence that it was given, so a
+    holder that was replaced cannot append. A fork is one row that points at the
+    checkpoint where it leaves its parent.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="branches")
+    name = SealedField()
+    namespace = models.CharField(
+        max_length=200, blank=True, help_text="Empty for the main line."
+    )
+    parent = models.ForeignKey(
+        "self", models.PROTECT, null=True, related_name="children"
+    )
+    forked_from = models.ForeignKey(
+        "checkpoints.Checkpoint", models.PROTECT, null=True, related_name="forks"
+    )
+    fork_step = models.IntegerField(
+        default=-1, help_text="Step of the checkpoint it leaves its parent at; -1: none."
+    )
+    head = models.ForeignKey(
+        "checkpoints.Checkpoint", models.PROTECT, null=True, related_name="+"
+    )
+    head_step = models.IntegerField(default=-1, help_text="-1: no step yet.")
+    head_mac = models.BinaryField(default=b"", editable=False)
+    fence = models.BigIntegerField(default=0)
+    holder = models.UUIDField(null=True, editable=False, help_text="The run that appends.")
+    worker = models.CharField(max_length=100, blank=True, editable=False)
+    lease_until = models.DateTimeField(null=True, editable=False)
+    request_key = models.UUIDField(null=True, editable=False)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(BranchQuerySet)()
+
+    class Meta:
+        verbose_name_plural = "branches"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "request_key"], name="branch_request_key_unique"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["lease_until"],
+                name="branch_leased",
+                condition=Q(lease_until__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"branch {short(self.pk)}"
+
+
+class ThreadInputQuerySet(ThreadScopedQuerySet["ThreadInput"]):
+    def undelivered(self) -> Self:
+        """Messages that no checkpoint holds yet, oldest first."""
+        return self.filter(checkpoint=None).order_by("position")
+
+
+class ThreadInput(models.Model):
+    """A message to a branch, kept until a run makes a checkpoint of it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    position = models.BigIntegerField(
+        db_default=models.expressions.RawSQL(  # noqa: S611  # a constant: the order of arrival
+            "nextval('checkpoints_input_position')", ()
+        ),
+        editable=False,
+    )
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(Thread, models.PROTECT, related_name="inputs")
+    branch = models.ForeignKey(Branch, models.PROTECT, related_name="inputs")
+    content = SealedField()
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    request_key = models.UUIDField(null=True, editable=False)
+    checkpoint = models.ForeignKey(
+        "checkpoints.Checkpoint", models.PROTECT, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(ThreadInputQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "request_key"], name="input_request_key_unique"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["branch", "position"],
+                name="input_undelivered",
+                condition=Q(checkpoint__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"input {self.position}"
