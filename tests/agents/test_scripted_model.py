@@ -137,6 +137,7 @@ def test_a_stream_adds_up_to_the_answer(client, llm):
     assert text == "Adding these up for you."
     assert json.loads(arguments) == {"a": 12345}
     assert reason == "tool_calls"
+    assert usage is not None
     assert usage.total_tokens > 0
 
 
@@ -381,13 +382,15 @@ def program(tmp_path):
             cwd=Path(__file__).parents[2],
         )
         started.append(process)
+        assert process.stdout is not None
         return process, process.stdout.readline().split()[1]
 
     yield start
     for process in started:
         process.terminate()
         assert process.wait(5) == 0
-        process.stdout.close()
+        if process.stdout:
+            process.stdout.close()
 
 
 def test_the_program_says_where_it_listens_and_keeps_its_log_to_itself(program):
