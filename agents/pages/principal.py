@@ -78,10 +78,14 @@ def member(
     """
 
     @wraps(view)
-    def inner(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def inner(
+        request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs
+    ) -> HttpResponse:
         if not request.user.is_authenticated:
             if getattr(request, "htmx", False):
-                here = request.headers.get("HX-Current-URL-Path", reverse("agents:home"))
+                here = request.headers.get(
+                    "HX-Current-URL-Path", reverse("agents:home")
+                )
                 response = HttpResponse(status=401)
                 response["HX-Redirect"] = f"{reverse('login')}?next={here}"
                 return response
