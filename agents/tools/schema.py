@@ -145,8 +145,22 @@ def _is_decimal(schema: Schema, root: Schema) -> bool:
 def _problems(error: ValidationError) -> dict[str, str]:
     """Path → what is wrong, without quoting the value."""
     return {
-        pointer(*problem["loc"]): problem["msg"][0].lower() + problem["msg"][1:]
+        pointer(*problem["loc"]): _PLAIN_WORDS.get(problem["type"])
+        or _sentence(problem["msg"])
         for problem in error.errors(
             include_url=False, include_context=False, include_input=False
         )
     }
+
+
+_PLAIN_WORDS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not an argument of this tool",
+    "decimal_parsing": "should be a number, written as text",
+    "decimal_type": "should be a number, written as text",
+}
+
+
+def _sentence(message: str) -> str:
+    message = message.removeprefix("Input ").removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
