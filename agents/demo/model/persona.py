@@ -1,0 +1,21 @@
+"""Who answers: the travel desk when its tools are offered, else the plain assistant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.demo.model import chat, wire
+
+MODELS = ("scripted-1", "scripted-1-mini", "scripted-1-pro")
+CREATED = 1_790_000_000  # seconds; a constant, since nothing was trained
+
+
+def models() -> list[dict[str, Any]]:
+    return [
+        {"id": name, "object": "model", "created": CREATED, "owned_by": "holdpoint"}
+        for name in MODELS
+    ]
+
+
+def answer(body: dict[str, Any]) -> wire.Message:
+    return chat.answer(body)
