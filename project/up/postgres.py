@@ -73,7 +73,13 @@ class Postgres:
 
     def child(self) -> Child:
         self._create()
-        options = {"listen_addresses": "", "unix_socket_directories": str(self.sockets)}
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.sockets),
+            # Its log names errors, and quotes neither rows nor statements.
+            "log_error_verbosity": "terse",
+            "log_min_error_statement": "panic",
+        }
         if not self.durable:  # a cluster for one test run
             options |= {"fsync": "off", "full_page_writes": "off"}
         settings = [part for k, v in options.items() for part in ("-c", f"{k}={v}")]
