@@ -141,14 +141,14 @@ def throwaway(env: dict[str, str], *, durable: bool) -> Iterator[Services]:
     _clear_abandoned(parent)
     data = make_folder(parent / str(os.getpid()))
     with Supervisor() as supervisor:
-        services = None
+        services: Services | None = None
         try:
             services = start(supervisor, env, data, durable=durable)
             yield services
         finally:
             supervisor.stop()
             forget_sockets(data)
-            if services and services.postgres:
+            if services is not None and services.postgres is not None:
                 services.postgres.remove()  # it may have had to move out of `data`
             shutil.rmtree(data, ignore_errors=True)
 
