@@ -168,6 +168,9 @@ WHITENOISE_USE_FINDERS = LOCAL
 STATIC_ROOT = (
     None if LOCAL else env.text("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
 )
+# Looked at anew for each request: a file that changed under a running server would
+# else be cut to its old length.
+WHITENOISE_AUTOREFRESH = LOCAL
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
