@@ -154,7 +154,7 @@ class _Step:
                 if len(body) > BODY_BYTES:
                     text = f"sent more than {BODY_BYTES // 1024**2} MB"
                     raise _Trouble("model_error", text, "too large", False)
-                if self._left() <= 0:
+                if self._is_over():
                     raise _Trouble(
                         "model_unreachable", "answered too slowly", "slow", False
                     )
@@ -267,8 +267,11 @@ class _Step:
         )
 
     def _left(self) -> float:
-        """Seconds of this step that are left."""
+        """Seconds of this step that are left; a moment, when it is over."""
         return max(self.began + self.server.seconds - time.monotonic(), 0.001)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self.began >= self.server.seconds
 
     def _reply(self, found: completion.Completion) -> Reply:
         request, left_out = self.request, self.model.left_out(self.request.model)

@@ -92,6 +92,4 @@ def _text(value: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return None
-    return value
+    return value if type(value) is int and value >= 0 else None

@@ -72,7 +72,7 @@ def odd_server(answer):
         thread.join()
 
 
-def said(text: str) -> dict:
+def said(text: str) -> dict[str, object]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
