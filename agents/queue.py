@@ -264,6 +264,10 @@ _outage = _Outage()
 outage_seen = _outage.seen
 
 
-@cache
 def _ringer() -> Redis:
+    return _ringer_for(settings.REDIS_URL)
+
+
+@cache
+def _ringer_for(url: str) -> Redis:
     return connect(timeout=PATIENCE)

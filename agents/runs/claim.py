@@ -19,7 +19,7 @@ from agents.errors import UnknownAgent
 from agents.models import Run
 from agents.tools import Agent, registry
 from agents.wake import make_ready
-from checkpoints.access import Reason, unscoped
+from checkpoints.access import Reason, RunPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import Fenced
 from checkpoints.models import Branch
@@ -35,6 +35,16 @@ class Claim:
     branch: Branch
     agent: Agent
     lease: timedelta
+
+    @property
+    def principal(self) -> RunPrincipal:
+        """The run, acting for the person who started it."""
+        return RunPrincipal(
+            run_id=self.run.pk,
+            workspace_id=self.run.workspace_id,
+            thread_id=self.run.thread_id,
+            grant_id=self.run.grant_id,
+        )
 
     @property
     def exhausted(self) -> bool:
@@ -99,23 +109,26 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
     return Claim(run=run, branch=branch, agent=agent, lease=lease())
 
 
-def let_go(branch_id: UUID, *, fence: int) -> None:
+def let_go(claim: Claim) -> None:
     """End the lease, inside the transaction that says why. Raises Fenced."""
     ended = (
-        Branch.objects.unscoped(Reason.WORKER)
-        .filter(pk=branch_id, fence=fence)
+        Branch.objects.for_run(claim.principal)
+        .filter(pk=claim.branch.pk, fence=claim.branch.fence)
         .update(holder=None, worker="", lease_until=None)
     )
     if not ended:
         raise Fenced("Another worker holds the branch.")
 
 
-def give_back(run_id: UUID, branch_id: UUID, *, fence: int) -> None:
-    """Leave a run between two steps to the next worker. Raises Fenced.
+def give_back(claim: Claim, *, blameless: bool) -> None:
+    """Leave the run, between two steps, to the next worker. Raises Fenced.
 
-    Not an attempt that failed: a worker that is told to stop has done nothing wrong.
+    Blameless: it does not count as an attempt that got nowhere.
     """
-    with unscoped(Reason.WORKER), transaction.atomic():
-        let_go(branch_id, fence=fence)
-        Run.objects.filter(pk=run_id, attempts__gt=0).update(attempts=F("attempts") - 1)
-        make_ready(run_id, was=Run.Status.RUNNING, fence=fence)
+    with transaction.atomic():
+        let_go(claim)
+        if blameless:
+            Run.objects.for_run(claim.principal).filter(
+                pk=claim.run.pk, attempts__gt=0
+            ).update(attempts=F("attempts") - 1)
+        make_ready(claim.run.pk, was=Run.Status.RUNNING, fence=claim.branch.fence)

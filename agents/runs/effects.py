@@ -22,8 +22,7 @@ from agents.models import ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Ask, Call, Refuse, RunIt, Step, ToolOutcome
 from agents.runs.claim import Claim
-from agents.tools import Fitted, Tool, ToolContext
-from agents.tools import titles
+from agents.tools import Fitted, Tool, ToolContext, titles
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import Fenced
 from checkpoints.gate import Pass, seal
@@ -47,18 +46,16 @@ Status = ToolCall.Status
 class Effects:
     """The tools of one claimed run, as the engine's step sees them."""
 
-    def __init__(self, claim: Claim, opener: Pass) -> None:
+    def __init__(self, claim: Claim, opener: Pass, *, known: set[UUID]) -> None:
+        """`known`: the checkpoints of the branch, through its forks."""
         self.state: State = {}  # the runner sets it before each step
         self._claim = claim
         self._opener = opener
+        self._known = known
         self._tools = {tool.name: tool for tool in claim.agent.tools}
-        self._rows: dict[UUID, ToolCall] = {
-            row.pk: row
-            for row in ToolCall.objects.filter(branch=claim.branch).exclude(
-                status__in=[Status.SUCCEEDED, Status.FAILED]
-            )
-        }
         self._mac = thread_keys(claim.run.thread_id).mac
+        self._rows: dict[UUID, ToolCall] = {}
+        self.reload()
 
     # What the engine asks
 
@@ -102,7 +99,7 @@ class Effects:
             source = self._recorded(row)
             assert source is not None  # consider() found it
             row.recorded_from = source
-            content = self._opener.open(source, "result")
+            content: str = self._opener.open(source, "result")
             return ToolOutcome(content, title, tool.name)
         arguments = self._arguments(row)
         if tool.has_effects:
@@ -111,16 +108,19 @@ class Effects:
 
     # What the runner commits
 
-    def propose(self, calls: Iterable[Call]) -> None:
-        """Write the rows of calls that have none, in the transaction that is open."""
+    def propose(self, calls: Iterable[Call], *, reply: UUID | None = None) -> None:
+        """Write the rows of calls that have none. `reply`: the step being committed."""
+        if reply is not None:
+            self._known.add(reply)
         new = [self._row(call) for call in calls if call.key not in self._rows]
-        ToolCall.objects.bulk_create(new)
-        self._rows |= {row.pk: row for row in new}
+        if new:
+            ToolCall.objects.bulk_create(new)
+            self._rows |= {row.pk: row for row in new}
 
-    def settle(self, key: UUID, step: Step, content: str) -> None:
+    def settle(self, key: UUID, step: Step) -> None:
         """Record a call's result with its step, in the transaction that is open."""
         row = self._rows[key]
-        row.result = seal(row, "result", content)
+        row.result = seal(row, "result", step.ops[-1][2]["content"])
         row.result_checkpoint_id = step.id
         row.error_class = step.error_class
         row.status = _settled(row, step)
@@ -133,10 +133,17 @@ class Effects:
                 "status",
             ]
         )
-        ToolCall.objects.filter(pk=key).update(finished_at=ClockTimestamp())
+        ToolCall.objects.for_run(self._claim.principal).filter(pk=key).update(
+            finished_at=ClockTimestamp()
+        )
 
-    def row(self, key: UUID) -> ToolCall:
-        return self._rows[key]
+    def reload(self) -> None:
+        """Read the rows anew: decisions have changed some."""
+        rows = ToolCall.objects.for_run(self._claim.principal).filter(
+            branch=self._claim.branch
+        )
+        over = [Status.SUCCEEDED, Status.FAILED]
+        self._rows = {row.pk: row for row in rows.exclude(status__in=over)}
 
     # How
 
@@ -149,7 +156,8 @@ class Effects:
             thread_id=branch.thread_id,
             branch_id=branch.pk,
             run_id=self._claim.run.pk,
-            reply_id=call.reply,
+            # A reply from elsewhere (an import, an edit) has no checkpoint of its own.
+            reply_id=call.reply if call.reply in self._known else branch.head_id,
             ordinal=call.ordinal,
             tool=tool.name if tool else "",
             tool_version=tool.version if tool else "",
@@ -192,9 +200,10 @@ class Effects:
     def _recorded(self, row: ToolCall) -> ToolCall | None:
         """The same call, as the source branch made it after the fork; each is used once."""
         branch = self._claim.branch
-        used = ToolCall.objects.filter(branch=branch).exclude(recorded_from=None)
+        calls = ToolCall.objects.for_run(self._claim.principal)
+        used = calls.filter(branch=branch).exclude(recorded_from=None)
         return (
-            ToolCall.objects.filter(
+            calls.filter(
                 branch=branch.parent_id,
                 arguments_digest=row.arguments_digest,
                 status=Status.SUCCEEDED,
@@ -207,7 +216,7 @@ class Effects:
 
     def _intend(self, row: ToolCall) -> None:
         """Commit that the call is about to happen. Raises Fenced."""
-        held = ToolCall.objects.filter(
+        held = ToolCall.objects.for_run(self._claim.principal).filter(
             pk=row.pk, branch__fence=self._claim.branch.fence
         )
         if not held.update(
