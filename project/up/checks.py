@@ -6,6 +6,7 @@ import base64
 import os
 import secrets
 import shutil
+from pathlib import Path
 
 from project.up import services, venv
 from project.up.paths import ROOT, Problem
@@ -72,6 +73,8 @@ def lint(arguments: list[str]) -> int:
         "ALLOWED_HOSTS": "holdpoint.example",
     }
     templates = sorted(str(path) for path in (ROOT / "templates").rglob("*.html"))
+    # djade is a program without a module to run.
+    djade = str(Path(venv.PYTHON).with_name("djade"))
     checks: dict[str, tuple[list[str], dict[str, str]]] = {
         "ruff check": (["-m", "ruff", "check", ".", "dev"], env),
         "ruff format": (["-m", "ruff", "format", "--check", ".", "dev"], env),
@@ -81,7 +84,7 @@ def lint(arguments: list[str]) -> int:
             env,
         ),
         "djade": (
-            ["-m", "djade", "--target-version", "5.2", "--check", *templates],
+            [djade, "--target-version", "5.2", "--check", *templates],
             env,
         ),
         "migrations": (
@@ -98,7 +101,9 @@ def lint(arguments: list[str]) -> int:
     failed = []
     for name, (command, environment) in checks.items():
         print(f"{name} …", flush=True)
-        done = services.run_quietly([venv.PYTHON, *command], environment)
+        done = services.run_quietly(
+            command if command[0] == djade else [venv.PYTHON, *command], environment
+        )
         if done.returncode:
             failed.append(name)
             print(done.stdout, flush=True)
