@@ -137,6 +137,9 @@ LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
 OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
+# What the demo's agent asks for. `./dev up` sets both when the scripted model plays.
+HOLDPOINT_MODEL = env.text("HOLDPOINT_MODEL", "gpt-4o-mini")
+HOLDPOINT_DEMO_LEDGER = env.optional("HOLDPOINT_DEMO_LEDGER")
 
 # People
 

@@ -10,10 +10,21 @@ from datetime import date, datetime, time, timedelta
 from agents.demo.world import people, places
 
 TODAY = date(2026, 11, 23)  # the persona's; a Monday
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun") + (
-    "jul", "aug", "sep", "oct", "nov", "dec",
-)  # fmt: skip
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+MONTHS = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
+DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)[a-z]*\.?"
 DATE = re.compile(
     r"(?P<iso>\d{4}-\d{2}-\d{2})"
@@ -35,7 +46,7 @@ DUE = re.compile(
     r"|be (?:in|there|at)|speaks?|conference|appointment|presents?)\b",
     re.IGNORECASE,
 )
-NAME = re.compile(r"\b([A-ZÀ-Ý][a-zà-ÿ'’-]+ [A-ZÀ-Ý][a-zà-ÿ'’-]+)\b")
+NAME = re.compile(r"\b([A-ZÀ-Ý][a-zà-ÿ'\u2019-]+ [A-ZÀ-Ý][a-zà-ÿ'\u2019-]+)\b")
 ADDRESS = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 
 
@@ -144,7 +155,7 @@ def _cities(text: str) -> tuple[str | None, str | None]:
     origin = destination = None
     for name in places.names():
         exact = name.isupper()
-        pattern = rf"(?P<before>\bfrom |\bleaving |\bto |\bin |\binto |\bat |\bfor |→ ?|-> ?|– ?)?\b{re.escape(name)}\b(?P<after> ?(?:→|->|–| to ))?"
+        pattern = rf"(?P<before>\bfrom |\bleaving |\bto |\bin |\binto |\bat |\bfor |→ ?|-> ?|\u2013 ?)?\b{re.escape(name)}\b(?P<after> ?(?:→|->|\u2013| to ))?"
         for found in re.finditer(pattern, text, 0 if exact else re.IGNORECASE):
             city = places.find(name)
             assert city  # names() lists known names
@@ -159,7 +170,7 @@ def _cities(text: str) -> tuple[str | None, str | None]:
 def _area(text: str) -> str:
     found = re.search(
         r"\b(?:[Hh]otel|stay|room|nights?)\b[^.;]*?\b(?:in|near|around|at) "
-        r"((?:the )?[A-Z][\w’']+(?: [A-Z][\w’']+)?)",
+        r"((?:the )?[A-Z][\w\u2019']+(?: [A-Z][\w\u2019']+)?)",
         text,
     )
     if not found or places.find(found[1]):

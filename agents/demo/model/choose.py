@@ -16,6 +16,7 @@ from typing import Any
 from agents.demo.model.brief import Brief
 from agents.demo.model.transcript import Exchange, Talk
 from agents.demo.model.wishes import BUSINESS, PREMIUM, Wishes
+from agents.demo.world import places
 
 STOP = Decimal(300)  # dollars that a nonstop may cost more: policy 3.1
 PREFERRED = Decimal(250)  # dollars that a preferred airline may cost more
@@ -60,10 +61,15 @@ class Choice:
     missed: str = ""  # which wish ruled the last ones out
 
 
-def options(talk: Talk) -> list[Option]:
-    """From every search so far; a later one for the same day replaces an earlier."""
+def options(talk: Talk, brief: Brief) -> list[Option]:
+    """From the searches for this trip; a later one for a day replaces an earlier."""
     found: dict[tuple[str, str, str], Option] = {}
+    days = {day.isoformat() for day in brief.dates()}
     for search in talk.of("search_flights"):
+        asked = search.arguments
+        route = (_code(asked.get("origin")), _code(asked.get("destination")))
+        if route != (brief.origin, brief.destination) or asked.get("date") not in days:
+            continue
         for option in _options(search):
             found[option.key] = option
     return list(found.values())
@@ -155,6 +161,11 @@ def _whim(option: Option, talk: Talk) -> Decimal:
     return Decimal(1 + 0.2 * talk.temperature * roll)
 
 
+def _code(name: object) -> str | None:
+    city = places.find(str(name))
+    return city.code if city else None
+
+
 def _options(search: Exchange) -> list[Option]:
     found = []
     for flight in (search.data or {}).get("flights") or []:
@@ -194,5 +205,18 @@ def money(amount: Decimal | str) -> str:
 def day(moment: date) -> str:
     """`Mon 30 Nov`, in English whatever the locale."""
     days = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    months = [
+        "Jan",
+        "Feb",
+        "Mar",
+        "Apr",
+        "May",
+        "Jun",
+        "Jul",
+        "Aug",
+        "Sep",
+        "Oct",
+        "Nov",
+        "Dec",
+    ]
     return f"{days[moment.weekday()]} {moment.day} {months[moment.month - 1]}"

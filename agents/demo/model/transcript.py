@@ -23,7 +23,9 @@ class Exchange:
     name: str
     arguments: dict[str, Any]
     text: str  # the result as it came
-    data: dict[str, Any] | None  # the result, where it is a JSON object without an error
+    data: (
+        dict[str, Any] | None
+    )  # the result, where it is a JSON object without an error
 
     @property
     def ok(self) -> bool:
@@ -43,11 +45,11 @@ class Talk:
     system: str
     said: tuple[str, ...]  # by people, in order
     exchanges: tuple[Exchange, ...]
-    since: int  # exchanges before the latest thing that people said
+    marks: tuple[int, ...]  # how many exchanges came before each thing said
     last_role: str
     tools: dict[str, dict[str, Any]]  # name → its function object
     temperature: float
-    mood: int  # decides between equal words; see `mood`
+    mood: int  # decides between equal words; see `_mood`
 
     def of(self, name: str) -> list[Exchange]:
         return [each for each in self.exchanges if each.name == name]
@@ -72,12 +74,12 @@ def read(body: Mapping[str, Any]) -> Talk:
     system = [each for each in messages if each["role"] in ("system", "developer")]
     said: list[str] = []
     exchanges: list[Exchange] = []
-    since = 0
+    marks: list[int] = []
     calls: dict[str, wire.Message] = {}
     for message in messages:
         if message["role"] == "user":
             said.append(wire.squeeze(wire.text_of(message)))
-            since = len(exchanges)
+            marks.append(len(exchanges))
         elif message["role"] == "assistant":
             calls = {call["id"]: call for call in message.get("tool_calls") or []}
         elif message["role"] == "tool":
@@ -87,19 +89,21 @@ def read(body: Mapping[str, Any]) -> Talk:
         system=wire.squeeze(" ".join(wire.text_of(message) for message in system)),
         said=tuple(said),
         exchanges=tuple(exchanges),
-        since=since,
+        marks=tuple(marks),
         last_role=messages[-1]["role"],
         tools={
             tool["function"]["name"]: tool["function"]
             for tool in body.get("tools") or []
         },
         temperature=float(body.get("temperature") or 0),
-        mood=mood(body, system),
+        mood=_mood(body, system, said),
     )
 
 
-def mood(body: Mapping[str, Any], system: Iterable[wire.Message]) -> int:
-    """A number from the prompt, the model, and, above temperature 0, the sampling.
+def _mood(
+    body: Mapping[str, Any], system: Iterable[wire.Message], said: Iterable[str]
+) -> int:
+    """A number from what people wrote, the model, and, above temperature 0, the sampling.
 
     What the persona says is decided by what it was asked; which of several ways to say
     it, by this.
@@ -107,6 +111,7 @@ def mood(body: Mapping[str, Any], system: Iterable[wire.Message]) -> int:
     parts: list[Any] = [
         body["model"],
         *(wire.squeeze(wire.text_of(message)) for message in system),
+        *said,
     ]
     if body.get("temperature"):
         parts += [body["temperature"], body.get("top_p"), body.get("seed")]

@@ -13,7 +13,7 @@ from decimal import Decimal
 ECONOMY, PREMIUM, BUSINESS = "economy", "premium economy", "business"
 AIRLINES = {
     "TAP Air Portugal": r"TAP|Air Portugal",
-    "United": r"United",
+    "United": r"United(?! States| Kingdom| Nations)",
     "Iberia": r"Iberia",
     "Japan Airlines": r"Japan Airlines|JAL",
     "ANA": r"ANA|All Nippon",
@@ -152,12 +152,12 @@ def _read(text: str) -> Wishes:
         careful=True if CAREFUL.search(text) else None,
         ask_first=True if ASK.search(text) else None,
         propose_only=flag(
-            PROPOSE.pattern, r"(?:go ahead|please book|book it|hold it)\b"
+            PROPOSE.pattern, r"\b(?:go ahead|please book|you may (?:book|hold))\b"
         ),
         brief=flag(
-            r"\b(?:brief(?:ly)?|concise|terse|succinct)\b|one sentence|few words"
+            r"\b(?:brief(?:ly)?|concise|terse|succinct|short)\b|in one sentence|(?:few|fewer) words"
         ),
-        thorough=flag(r"in detail|step by step|explain (?:your|each|every|the)"),
+        thorough=flag(r"in detail|step by step|explain|reasoning|alternatives|compare"),
         language=language[0] if language else None,
         hotel=flag(
             r"\bhotel|\bnights?\b|\bstay",
@@ -189,7 +189,7 @@ def _airlines(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """Those to avoid, and those to prefer."""
     avoid, prefer = set(), set()
     for name, word in AIRLINES.items():
-        if re.search(rf"{NOT}\W+(?:\w+\W+){{0,2}}(?:{word})\b", text):
+        if re.search(rf"(?i:\b{NOT})\W+(?:\w+\W+){{0,2}}(?:{word})\b", text):
             avoid.add(name)
         elif re.search(rf"\b(?:{word})\b", text):
             prefer.add(name)

@@ -201,7 +201,8 @@ def find(number: str, day: date) -> Flight | None:
 
 def _flight(service: Service, day: date, fares: tuple[Fare, ...]) -> Flight:
     origin, destination = places.find(service.origin), places.find(service.destination)
-    assert origin and destination  # the tables above name known airports only
+    if origin is None or destination is None:
+        raise ValueError(f"{service.number} names an airport that no city has")
     shift = timedelta(
         minutes=service.minutes, hours=destination.utc_offset - origin.utc_offset
     )

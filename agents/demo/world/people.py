@@ -10,7 +10,11 @@ from datetime import datetime
 class Event:
     what: str
     city: str  # a city's code
-    at: datetime  # local to the city
+    begins: str  # local to the city
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromisoformat(self.begins)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ TRAVELLERS = (
         "helen.marsh@northwind.example",
         "LIS",
         "aisle",
-        (Event("Board dinner", "NYC", datetime(2026, 11, 30, 18, 0)),),
+        (Event("Board dinner", "NYC", "2026-11-30 18:00"),),
     ),
     Traveller(
         "trv_0147",
@@ -41,7 +45,7 @@ TRAVELLERS = (
         "daniel.osei@northwind.example",
         "SFO",
         "aisle",
-        (Event("Signing with Kanda Holdings", "TYO", datetime(2026, 12, 8, 9, 0)),),
+        (Event("Signing with Kanda Holdings", "TYO", "2026-12-08 09:00"),),
     ),
     Traveller(
         "trv_0203",
@@ -50,7 +54,7 @@ TRAVELLERS = (
         "ingrid.solberg@northwind.example",
         "LIS",
         "window",
-        (Event("Arbitration hearing", "DXB", datetime(2026, 12, 3, 10, 0)),),
+        (Event("Arbitration hearing", "DXB", "2026-12-03 10:00"),),
     ),
     Traveller(
         "trv_0188",
@@ -59,7 +63,7 @@ TRAVELLERS = (
         "tomas.vega@northwind.example",
         "LIS",
         None,
-        (Event("Distributor day", "ZRH", datetime(2026, 12, 1, 14, 0)),),
+        (Event("Distributor day", "ZRH", "2026-12-01 14:00"),),
     ),
     Traveller(
         "trv_0211",
