@@ -191,7 +191,7 @@ def test_an_old_python_says_which_one_is_needed(folder):
     source = (folder.path / "dev").read_text().replace("(3, 11)", "(3, 99)")
     (folder.path / "dev-on-old-python").write_text(source)
     done = subprocess.run(
-        [shutil.which("python3"), folder.path / "dev-on-old-python", "up"],
+        [shutil.which("python3") or "", folder.path / "dev-on-old-python", "up"],
         capture_output=True,
         text=True,
         check=False,
