@@ -9,6 +9,7 @@
 //   data-copy="text"        copies the text, or the page's address when empty
 //   data-dismiss            removes the toast or note it stands in
 //   data-default            the button that Ctrl+Enter presses (else the form's first)
+//   data-fill="#id"         a radio whose value is put into that field, unless someone wrote there
 //   data-auto               a form that submits when one of its fields changes
 //   data-show-pane="step"   on a phone, shows one pane of the debugger
 
@@ -58,7 +59,7 @@ function refreshHotkeys(scope) {
   });
 }
 
-const warned = new WeakSet();
+let warned = new WeakSet();
 
 function canBeSeen(element, limit) {
   const { bottom, width } = element.getBoundingClientRect();
@@ -75,7 +76,7 @@ function mayFire(control) {
     (element) => !canBeSeen(element, limit),
   );
   if (!unseen) return true;
-  unseen.scrollIntoView({ block: "nearest" });
+  unseen.scrollIntoView({ block: "end" });
   warned.add(control);
   say(`Look at this first, then press ${control.dataset.hotkey} again.`);
   return false;
@@ -83,7 +84,9 @@ function mayFire(control) {
 
 document.addEventListener(
   "hotkey-fire", // does not bubble
-  (event) => mayFire(event.target) || event.preventDefault(),
+  (event) => {
+    if (!mayFire(event.target)) event.preventDefault();
+  },
   true,
 );
 
@@ -226,8 +229,18 @@ addEventListener("pageshow", (event) => {
   }
 });
 
+// A canned answer starts the text; what was typed is never lost to a click.
+function fill(radio) {
+  const field = document.querySelector(radio.dataset.fill);
+  const canned = [...document.getElementsByName(radio.name)].map((other) => other.value);
+  if (!field || (field.value && !canned.includes(field.value))) return;
+  field.value = radio.value;
+  field.focus();
+}
+
 document.addEventListener("change", (event) => {
-  event.target.form?.matches("[data-auto]") && event.target.form.requestSubmit();
+  if (event.target.matches("[data-fill]")) fill(event.target);
+  if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
 });
 
 // ---- htmx
@@ -263,6 +276,7 @@ document.addEventListener("htmx:after:process", (event) => prepare(event.target)
 
 function prepare(scope) {
   const part = scope instanceof Element ? scope : document.body;
+  warned = new WeakSet(); // what was looked at may not be what is there now
   refreshHotkeys(part);
   each(part, "dialog[data-modal]", showModal);
   each(part, ".toast", fade);

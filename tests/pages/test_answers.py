@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import include, path
 from django.views.decorators.http import require_POST
 
-from agents.pages import respond
+from agents.pages import refusals, respond
 
 SCRIPT = {"HX-Request": "true", "HX-Current-URL": "http://testserver/inbox/?q=1"}
 FRAGMENT = "_empty.html"
@@ -48,8 +48,8 @@ def next_page(request: HttpRequest) -> HttpResponse:
     return render(request, "base.html")
 
 
-handler403 = respond.not_allowed
-handler404 = respond.not_found
+handler403 = refusals.not_allowed
+handler404 = refusals.not_found
 urlpatterns = [
     path("act/<what>", act),
     path("next", next_page),
