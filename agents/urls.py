@@ -3,4 +3,6 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver
 
 app_name = "agents"
+
+# Each page module brings its own list; a page is added here by one line.
 urlpatterns: list[URLPattern | URLResolver] = []

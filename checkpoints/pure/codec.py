@@ -26,6 +26,9 @@ MAX_DEPTH = 64  # containers within containers, the outermost included
 MAX_BYTES = 16 * 1024 * 1024  # canonical bytes of one value, so of one step
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1  # what orjson reads back exactly
 
+_encoder = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -39,13 +42,7 @@ def canonical(value: object) -> bytes:
     Raises NotStorable when it is not plain JSON.
     """
     _check_structure(value)
-    data = json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
-        ensure_ascii=False,
-    ).encode()
+    data = _encoder.encode(value).encode()
     if len(data) > MAX_BYTES:
         _too_large()
     return data
@@ -68,6 +65,11 @@ def same(one: object, other: object) -> bool:
     Both must be storable.
     """
     return one == other and _no_twins(one, other)
+
+
+def size(value: object) -> int:
+    """About how much a storable value takes, in characters. Checks nothing."""
+    return len(_encoder.encode(value))
 
 
 def depth(value: object) -> int:

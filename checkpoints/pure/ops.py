@@ -19,18 +19,16 @@ Anything else that does not fit raises BadOperation.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from checkpoints.errors import BadOperation
-from checkpoints.pure.codec import MAX_DEPTH, State, depth
+from checkpoints.pure.codec import MAX_DEPTH, State, depth, same, size
+from checkpoints.pure.pointer import index, pointer, split
 
 Op = list[Any]
 
 _ARITY = {"append": 3, "put": 4, "delete": 3, "set": 3, "unset": 2, "reset": 2}
-_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _WHOLE = "the whole state is replaced by reset only"
 
 
@@ -58,25 +56,6 @@ def reset(value: State) -> Op:
     return ["reset", value]
 
 
-def pointer(*parts: str | int) -> str:
-    """The path of these keys and indices: pointer("facts", "a/b") is "/facts/a~1b"."""
-    return "".join(
-        "/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts
-    )
-
-
-@lru_cache(maxsize=4096)
-def split(path: str) -> tuple[str, ...]:
-    """The parts of a path, unescaped. Raises BadOperation when it is none."""
-    if path == "":
-        return ()
-    if path[0] != "/" or re.search(r"~(?![01])", path):
-        raise BadOperation("path", path, 'a JSON Pointer begins with "/"')
-    return tuple(
-        part.replace("~1", "/").replace("~0", "~") for part in path[1:].split("/")
-    )
-
-
 def touches(op: Op) -> str:
     """The path of what this operation changes. For `append`, the list."""
     match op:
@@ -99,6 +78,69 @@ def fold(state: State, ops: Iterable[Op]) -> State:
     for op in ops:
         folder.apply(op)
     return folder.state
+
+
+def diff(before: State, after: State) -> list[Op]:
+    """Operations that turn one state into the other, for edits whose making nobody saw.
+
+    Law: canonical(fold(before, diff(before, after))) == canonical(after). Empty where
+    the two are the same; a single `reset` where more than half of the state would
+    have to be written. Appended items are appended; an item that moved within its
+    list is written again.
+    """
+    ops = list(_diff_objects(before, after, ()))
+    if ops and 2 * size(ops) > size(after):
+        return [reset(after)]
+    return ops
+
+
+def _diff_objects(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[Op]:
+    at = pointer(*path)
+    for key in before:
+        if key not in after:
+            yield delete(at, key)
+    for key, value in after.items():
+        if key not in before:
+            yield put(at, key, value)
+        elif not same(before[key], value):
+            yield from _diff_values(before[key], value, (*path, key))
+
+
+def _diff_values(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[Op]:
+    """For two values that are not the same."""
+    if type(before) is dict and type(after) is dict:
+        ops = list(_diff_objects(before, after, path))
+    elif type(before) is list and type(after) is list:
+        ops = list(_diff_lists(before, after, path))
+    else:
+        ops = []
+    whole = set_(pointer(*path), after)
+    if ops and size(ops) <= size(whole):
+        yield from ops
+    else:
+        yield whole
+
+
+def _diff_lists(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[Op]:
+    start = 0
+    shorter = min(len(before), len(after))
+    while start < shorter and same(before[start], after[start]):
+        start += 1
+    # A run of items taken out: what follows it moves up. From its end, as it shrinks.
+    gone = len(before) - len(after)
+    if gone > 0 and all(map(same, before[start + gone :], after[start:])):
+        for position in range(start + gone - 1, start - 1, -1):
+            yield unset(pointer(*path, position))
+        return
+    for position in range(start, shorter):
+        if not same(before[position], after[position]):
+            yield from _diff_values(
+                before[position], after[position], (*path, position)
+            )
+    for position in range(len(before) - 1, shorter - 1, -1):
+        yield unset(pointer(*path, position))
+    for value in after[shorter:]:
+        yield append(pointer(*path), value)
 
 
 class _Folder:
@@ -200,11 +242,12 @@ def _existing(node: Any, part: str) -> str | int:
         if part not in node:
             raise _Misfit(f"there is no key {part!r}")
         return part
-    if not _INDEX.match(part):
+    at = index(part)
+    if at is None:
         raise _Misfit(f"{part!r} is not an index of a list")
-    if int(part) >= len(node):
-        raise _Misfit(f"there is no item {part}, the list has {len(node)}")
-    return int(part)
+    if at >= len(node):
+        raise _Misfit(f"there is no item {at}, the list has {len(node)}")
+    return at
 
 
 def _checked_name(op: Op) -> str:
@@ -223,6 +266,6 @@ def _checked_key(key: object) -> str:
 
 
 def _check_depth(at: int, value: object) -> None:
-    # Operations are stored in a list, so their values are below the limit by two.
+    # Operations are stored in a list: their values are below the limit by two.
     if at > 2 and at + depth(value) > MAX_DEPTH:
         raise _Misfit(f"it would be more than {MAX_DEPTH} levels deep")

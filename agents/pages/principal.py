@@ -1,0 +1,98 @@
+"""Who asks: the signed-in person's place in a workspace, as `request.principal`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import add_never_cache_headers
+from django.utils.crypto import salted_hmac
+
+from checkpoints.access import Reason, Role, UserPrincipal
+from checkpoints.models import Membership
+
+P = ParamSpec("P")
+
+WORKSPACE_KEY = "workspace"  # in the session: the workspace that is being looked at
+
+
+class MemberRequest(HttpRequest):
+    """A request that `member` let through."""
+
+    principal: UserPrincipal
+    user: User
+    htmx: Any  # django_htmx.middleware.HtmxDetails
+
+
+def principal_of(request: HttpRequest) -> UserPrincipal | None:
+    """The person's principal in the session's workspace, or None for a stranger.
+
+    Read anew on every request, so that a role that was taken away is gone with the
+    next click.
+    """
+    user = request.user
+    if not user.is_authenticated:
+        return None
+    memberships = list(
+        Membership.objects.unscoped(Reason.SIGN_IN)
+        .filter(user=user)
+        .select_related("workspace")
+        .prefetch_related("groups")
+        .order_by("created_at")
+    )
+    if not memberships:
+        return None
+    chosen = request.session.get(WORKSPACE_KEY)
+    membership = next(
+        (m for m in memberships if str(m.workspace_id) == chosen), memberships[0]
+    )
+    groups: frozenset[UUID] = frozenset(group.pk for group in membership.groups.all())
+    return UserPrincipal(
+        user_id=user.pk,
+        workspace_id=membership.workspace_id,
+        role=Role(membership.role),
+        can_approve=membership.can_approve,
+        name=user.get_full_name() or user.get_username(),
+        groups=groups,
+        session=salted_hmac(
+            "holdpoint.session", request.session.session_key or ""
+        ).hexdigest(),
+        address=request.META.get("REMOTE_ADDR") or "",
+    )
+
+
+def member(
+    view: Callable[Concatenate[MemberRequest, P], HttpResponse],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    """Let members of a workspace in; send others to sign in, or say what is missing.
+
+    A fragment that is asked for after the session ended answers 401 with a redirect
+    for the whole page: the sign-in form must not be swapped into a panel.
+    """
+
+    @wraps(view)
+    def inner(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not request.user.is_authenticated:
+            if getattr(request, "htmx", False):
+                here = request.headers.get("HX-Current-URL-Path", reverse("agents:home"))
+                response = HttpResponse(status=401)
+                response["HX-Redirect"] = f"{reverse('login')}?next={here}"
+                return response
+            return redirect_to_login(request.get_full_path(), reverse("login"))
+        principal = principal_of(request)
+        if principal is None:
+            return render(request, "no_workspace.html", status=403)
+        request.principal = principal  # type: ignore[attr-defined]  # now a MemberRequest
+        response = view(request, *args, **kwargs)  # type: ignore[arg-type]
+        add_never_cache_headers(response)
+        response["Cache-Control"] = "no-store"  # pages show opened state
+        return response
+
+    return inner
