@@ -6,6 +6,7 @@ from django.db import models
 from checkpoints.access import ScopedManager
 from checkpoints.clock import ClockTimestamp
 from checkpoints.ids import uuid7
+from checkpoints.models.fields import NextPosition
 from checkpoints.models.workspaces import Workspace
 
 
@@ -17,10 +18,7 @@ class AuditEvent(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     position = models.BigIntegerField(
-        db_default=models.expressions.RawSQL(  # noqa: S611  # a constant: the order of arrival
-            "nextval('checkpoints_audit_position')", ()
-        ),
-        editable=False,
+        db_default=NextPosition("checkpoints_audit_position"), editable=False
     )
     workspace = models.ForeignKey(
         Workspace, models.PROTECT, null=True, related_name="audit_events"

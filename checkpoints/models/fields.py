@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
+from django.db.models import Func, Value
 
 
 class SealedField(models.BinaryField):  # type: ignore[type-arg]
@@ -15,3 +16,17 @@ class SealedField(models.BinaryField):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("editable", False)
         super().__init__(*args, **kwargs)
+
+
+class NextPosition(Func):
+    """The next number of a database sequence: an order that clocks cannot change.
+
+    Numbers are given when a row is inserted, so two transactions at once may commit in
+    the other order, and a rollback leaves a gap.
+    """
+
+    function = "nextval"
+    output_field = models.BigIntegerField()
+
+    def __init__(self, sequence: str, **extra: Any) -> None:
+        super().__init__(Value(sequence), **extra)

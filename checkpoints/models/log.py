@@ -11,14 +11,14 @@ from checkpoints.models.threads import Branch, Thread
 from checkpoints.models.workspaces import Workspace
 
 
-class CheckpointQuerySet(ThreadScopedQuerySet["Checkpoint"]):
-    pass
-
-
 class Checkpoint(models.Model):
     """The state of a branch after one step. Written once, never changed.
 
     The row is what SQL may ask about; what the step did is sealed in its delta.
+
+    Workspace and thread are copied from the branch in the statement that writes the row
+    (`log/append.py`), so the database need not look them up again at each step; indexes
+    that a constraint below leads are not made twice.
     """
 
     class Kind(models.TextChoices):
@@ -40,11 +40,25 @@ class Checkpoint(models.Model):
         WAITING = "waiting"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
-    thread = models.ForeignKey(Thread, models.PROTECT, related_name="checkpoints")
-    branch = models.ForeignKey(Branch, models.PROTECT, related_name="checkpoints")
+    workspace = models.ForeignKey(
+        Workspace,
+        models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    thread = models.ForeignKey(
+        Thread,
+        models.PROTECT,
+        related_name="checkpoints",
+        db_constraint=False,
+        db_index=False,
+    )
+    branch = models.ForeignKey(
+        Branch, models.PROTECT, related_name="checkpoints", db_index=False
+    )
     parent = models.ForeignKey(
-        "self", models.PROTECT, null=True, related_name="children"
+        "self", models.PROTECT, null=True, related_name="children", db_index=False
     )
     step = models.PositiveIntegerField(
         help_text="Steps from the start of the thread, through any forks."
@@ -60,6 +74,7 @@ class Checkpoint(models.Model):
         models.PROTECT,
         null=True,
         related_name="+",
+        db_index=False,
         help_text="The person, where a person took it.",
     )
     agent_version = models.UUIDField(null=True)
@@ -74,15 +89,20 @@ class Checkpoint(models.Model):
     tokens_out = models.PositiveIntegerField(null=True)
     tokens_cached = models.PositiveIntegerField(null=True)
     cost = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, help_text="US dollars; null: unknown."
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        help_text="US dollars; null: unknown.",
     )
     latency_ms = models.PositiveIntegerField(null=True)
     error_class = models.CharField(max_length=60, blank=True)
     data_key = models.UUIDField(help_text="The data key its delta is sealed with.")
-    state_mac = models.BinaryField(help_text="32 bytes; chains this step to its parent.")
+    state_mac = models.BinaryField(
+        help_text="32 bytes; chains this step to its parent."
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 
-    objects = models.Manager.from_queryset(CheckpointQuerySet)()
+    objects = models.Manager.from_queryset(ThreadScopedQuerySet)()
 
     class Meta:
         constraints = [
@@ -114,9 +134,20 @@ class CheckpointDelta(models.Model):
     checkpoint = models.OneToOneField(
         Checkpoint, models.PROTECT, primary_key=True, related_name="delta"
     )
-    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
-    thread = models.ForeignKey(Thread, models.PROTECT, related_name="+")
-    branch = models.ForeignKey(Branch, models.PROTECT, related_name="+")
+    # As its checkpoint has them: whole runs of a branch are packed by these.
+    workspace = models.ForeignKey(
+        Workspace,
+        models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    thread = models.ForeignKey(
+        Thread, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    branch = models.ForeignKey(
+        Branch, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
     step = models.PositiveIntegerField()
     record = SealedField()
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Self
+from uuid import UUID
 
 from django.conf import settings
-from django.db import models
-from django.db.models import Q
+from django.db import models, transaction
+from django.db.models import F, Max, Q
 
 from checkpoints.access import (
     RunPrincipal,
@@ -14,7 +16,7 @@ from checkpoints.access import (
 )
 from checkpoints.clock import ClockTimestamp
 from checkpoints.ids import short, uuid7
-from checkpoints.models.fields import SealedField
+from checkpoints.models.fields import NextPosition, SealedField
 from checkpoints.models.workspaces import Group, Workspace
 
 
@@ -31,6 +33,16 @@ class ThreadQuerySet(ScopedQuerySet["Thread"]):
     def for_run(self, principal: RunPrincipal) -> Self:
         return self._scoped("run").filter(
             workspace_id=principal.workspace_id, pk=principal.thread_id
+        )
+
+    def by_activity(self) -> Self:
+        """The thread whose branches moved last comes first; adds `active_at`.
+
+        The time is the branches': a step that also wrote the thread's row would make
+        the thread's branches wait for one another.
+        """
+        return self.annotate(active_at=Max("branches__updated_at")).order_by(
+            "-active_at"
         )
 
 
@@ -61,10 +73,11 @@ class Thread(models.Model):
     title = SealedField()
     external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  # absent ids must not collide
     request_key = models.UUIDField(
-        null=True, editable=False, help_text="The form that asked; makes a double click one."
+        null=True,
+        editable=False,
+        help_text="The form that asked; makes a double click one.",
     )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
-    updated_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 
     objects = models.Manager.from_queryset(ThreadQuerySet)()
 
@@ -78,7 +91,7 @@ class Thread(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["workspace", "-updated_at"], name="thread_recent"),
+            models.Index(fields=["workspace", "-created_at"], name="thread_recent"),
         ]
 
     def __str__(self) -> str:
@@ -91,7 +104,51 @@ class Thread(models.Model):
 
 
 class BranchQuerySet(ThreadScopedQuerySet["Branch"]):
-    pass
+    def vacant(self) -> Self:
+        """Branches that nobody holds, or whose holder let the lease lapse."""
+        return self.filter(
+            Q(holder__isnull=True) | Q(lease_until__lte=ClockTimestamp())
+        )
+
+    def take(
+        self, pk: UUID, *, holder: UUID, worker: str, lease: timedelta
+    ) -> int | None:
+        """Become the one holder of a branch: the new fence, or None when it is held.
+
+        Whoever held it before can append nothing from now on.
+        """
+        # The row stays locked until the fence is read: nobody takes it in between.
+        with transaction.atomic(using=self.db):
+            taken = (
+                self.vacant()
+                .filter(pk=pk)
+                .update(
+                    fence=F("fence") + 1,
+                    holder=holder,
+                    worker=worker,
+                    lease_until=ClockTimestamp() + lease,
+                )
+            )
+            if not taken:
+                return None
+            fence: int = self.values_list("fence", flat=True).get(pk=pk)
+            return fence
+
+    def renew(self, pk: UUID, *, fence: int, lease: timedelta) -> bool:
+        """Hold the branch for `lease` from now. False: another holder has it."""
+        return bool(
+            self.filter(pk=pk, fence=fence, holder__isnull=False).update(
+                lease_until=ClockTimestamp() + lease
+            )
+        )
+
+    def release(self, pk: UUID, *, fence: int) -> bool:
+        """Let go of the branch. False: another holder has it, which is left alone."""
+        return bool(
+            self.filter(pk=pk, fence=fence, holder__isnull=False).update(
+                holder=None, worker="", lease_until=None
+            )
+        )
 
 
 class Branch(models.Model):
@@ -116,15 +173,25 @@ class Branch(models.Model):
         "checkpoints.Checkpoint", models.PROTECT, null=True, related_name="forks"
     )
     fork_step = models.IntegerField(
-        default=-1, help_text="Step of the checkpoint it leaves its parent at; -1: none."
+        default=-1,
+        help_text="Step of the checkpoint it leaves its parent at; -1: none.",
     )
+    # Set by the statement that writes the checkpoint, so the database need not look it
+    # up; without an index, a step rewrites no index of this table.
     head = models.ForeignKey(
-        "checkpoints.Checkpoint", models.PROTECT, null=True, related_name="+"
+        "checkpoints.Checkpoint",
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
     head_step = models.IntegerField(default=-1, help_text="-1: no step yet.")
     head_mac = models.BinaryField(default=b"", editable=False)
     fence = models.BigIntegerField(default=0)
-    holder = models.UUIDField(null=True, editable=False, help_text="The run that appends.")
+    holder = models.UUIDField(
+        null=True, editable=False, help_text="The run that appends."
+    )
     worker = models.CharField(max_length=100, blank=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
     request_key = models.UUIDField(null=True, editable=False)
@@ -132,6 +199,9 @@ class Branch(models.Model):
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    updated_at = models.DateTimeField(
+        db_default=ClockTimestamp(), editable=False, help_text="Time of its last step."
+    )
 
     objects = models.Manager.from_queryset(BranchQuerySet)()
 
@@ -143,10 +213,12 @@ class Branch(models.Model):
             ),
         ]
         indexes = [
+            # Of the few that are held, the reaper looks at each lease. An index on
+            # the lease itself would be rewritten by every step.
             models.Index(
-                fields=["lease_until"],
-                name="branch_leased",
-                condition=Q(lease_until__isnull=False),
+                fields=["holder"],
+                name="branch_held",
+                condition=Q(holder__isnull=False),
             ),
         ]
 
@@ -165,10 +237,7 @@ class ThreadInput(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     position = models.BigIntegerField(
-        db_default=models.expressions.RawSQL(  # noqa: S611  # a constant: the order of arrival
-            "nextval('checkpoints_input_position')", ()
-        ),
-        editable=False,
+        db_default=NextPosition("checkpoints_input_position"), editable=False
     )
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="inputs")

@@ -27,9 +27,7 @@ class Membership(models.Model):
     """A person's place in a workspace: a role and, apart from it, the right to approve."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    workspace = models.ForeignKey(
-        Workspace, models.PROTECT, related_name="memberships"
-    )
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="memberships")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships"
     )
@@ -83,9 +81,7 @@ class Grant(models.Model):
     thread = models.ForeignKey(
         "checkpoints.Thread", models.PROTECT, related_name="grants"
     )
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.PROTECT, related_name="+"
-    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     session = models.CharField(max_length=64, blank=True, help_text="Keyed hash.")
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
