@@ -33,6 +33,7 @@ _LOOKALIKE = {
     *("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LATIN", "LISU"),
     *("FULLWIDTH", "MATHEMATICAL"),
 }
+_NAME = re.compile(r"[.@_]")  # inside a word: a host, an address or an identifier
 _WORD = re.compile(r"[\w.@-]+")
 _HOST = re.compile(r"(?:://(?:[^\s/@]*@)?|@)([^\s/:?#<>()\[\]\"',;@]+)")
 
@@ -104,15 +105,18 @@ def _script(char: str) -> str:
 
 
 def _lookalikes(text: str) -> dict[int, Mark]:
-    """By position: letters of another alphabet than most of their word."""
+    """By position: letters of another alphabet than the rest of their word."""
     found = {}
     for start, word in _words(text):
         scripts = Counter(filter(None, map(_script, word)))
         if len(scripts) < 2:
             continue
-        most = max(scripts, key=lambda script: (scripts[script], script == "LATIN"))
+        # Hosts and identifiers are read as Latin; of other words, most decides.
+        usual = (
+            "LATIN" if _NAME.search(word.strip(".")) else scripts.most_common(1)[0][0]
+        )
         for offset, char in enumerate(word):
-            if _script(char) not in {"", most}:
+            if _script(char) not in {"", usual}:
                 shown = f"{char} {_code(char)}"
                 found[start + offset] = Mark(shown, _name(char), alarm=True)
     return found
@@ -124,7 +128,7 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
         word = match[0]
         if word.isascii():
             continue
-        if re.search(r"[.@_]", word.strip(".")):
+        if _NAME.search(word.strip(".")):
             yield match.start(), word
         else:
             for part in re.finditer(r"[^-]+", word):
