@@ -90,7 +90,7 @@ def _initial(request: MemberRequest) -> dict[str, Any]:
 
 
 def _page(request: MemberRequest, form: RunForm, *, status: int = 200) -> HttpResponse:
-    agents = registry.agents()
+    agents = list(registry)
     chosen = form["agent"].value() or (agents[0].name if agents else "")
     return render(
         request,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.models import Approval, Decision, Run, ToolCall
+from agents.pages import live
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.pure import codec
@@ -25,16 +27,19 @@ class Argument:
     @property
     def plain(self) -> str | None:
         """The value as a line of text, or None where it has a structure."""
-        match self.value:
-            case str():
-                return self.value
-            case bool():
-                return "yes" if self.value else "no"
-            case None:
-                return "–"
-            case int() | float():
-                return codec.canonical(self.value).decode()
-        return None
+        return _plain(self.value)
+
+    @property
+    def plain_was(self) -> str | None:
+        return _plain(self.was)
+
+
+WORDS = {
+    Decision.Verdict.APPROVE: ("Approved", "check"),
+    Decision.Verdict.EDIT: ("Approved with edits", "write"),
+    Decision.Verdict.REJECT: ("Rejected", "x"),
+    Decision.Verdict.RESPOND: ("Answered", "send"),
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,22 @@ class Said:
     decision: Decision
     reason: str = ""
     response: Any = None
+
+    @property
+    def words(self) -> str:
+        return WORDS[Decision.Verdict(self.decision.verdict)][0]
+
+    @property
+    def icon(self) -> str:
+        return WORDS[Decision.Verdict(self.decision.verdict)][1]
+
+    @property
+    def who(self) -> str:
+        return self.decision.by.get_full_name() or self.decision.by.get_username()
+
+    @property
+    def answer(self) -> str:
+        return "" if self.response is None else _plain(self.response) or _text(self.response)
 
 
 @dataclass(frozen=True)
@@ -67,6 +88,22 @@ class Detail:
     @property
     def is_question(self) -> bool:
         return self.approval.kind == Approval.Kind.QUESTION
+
+    @property
+    def digest(self) -> str:
+        return bytes(self.approval.digest).hex()
+
+    @property
+    def edits(self) -> int:
+        return sum(argument.edited for argument in self.arguments)
+
+    @property
+    def result_text(self) -> str:
+        return _plain(self.result) or _text(self.result)
+
+    @property
+    def tag(self) -> str:
+        return tag_of(self.approval)
 
     @property
     def settling(self) -> bool:
@@ -116,6 +153,14 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
     )
 
 
+def tag_of(approval: Approval) -> str:
+    """Changes when the pane must be drawn anew."""
+    call, run = approval.call, approval.run
+    return live.tag(
+        [approval.pk, approval.status, approval.revision, call.status, run.status]
+    )
+
+
 def why_not(principal: UserPrincipal) -> str:
     """Why the person may not decide, or nothing."""
     if not principal.can_approve:
@@ -139,6 +184,23 @@ def _table(proposed: dict[str, Any], effective: dict[str, Any] | None) -> list[A
         )
         for name in names
     ]
+
+
+def _plain(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case None:
+            return "–"
+        case int() | float():
+            return codec.canonical(value).decode()
+    return None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _said(decision: Decision, content: dict[str, Any] | None) -> Said:
