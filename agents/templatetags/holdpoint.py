@@ -97,7 +97,8 @@ KIND = {
 def icon(name: str, size: str = "") -> SafeString:
     """An icon of the sprite, in the colour of the text; `size` "s" is 12 px."""
     return format_html(
-        '<svg class="i{}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        '<svg class="i{}" width="16" height="16" aria-hidden="true">'
+        '<use href="{}#{}"/></svg>',
         f" {size}" if size else "",
         static("icons.svg"),
         name,
