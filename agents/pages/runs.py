@@ -123,9 +123,7 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
         raise PermissionDenied(str(refused)) from refused
     except (errors.NotLive, errors.BranchBusy) as lost:
         return hx_location(request, _thread(run), say=str(lost))
-    return hx_location(
-        request, _thread(again), say="A new run goes on from the head."
-    )
+    return hx_location(request, _thread(again), say="A new run goes on from the head.")
 
 
 @require_POST

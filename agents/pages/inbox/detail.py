@@ -64,7 +64,11 @@ class Said:
 
     @property
     def answer(self) -> str:
-        return "" if self.response is None else _plain(self.response) or _text(self.response)
+        return (
+            ""
+            if self.response is None
+            else _plain(self.response) or _text(self.response)
+        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,11 @@ def find(principal: UserPrincipal, pk: object) -> Approval | None:
         Approval.objects.for_user(principal)
         .filter(pk=pk)
         .select_related(
-            "thread", "branch", "call", "run__agent_version__agent", "checkpoint",
+            "thread",
+            "branch",
+            "call",
+            "run__agent_version__agent",
+            "checkpoint",
             "decided_by",
         )
         .first()
@@ -171,7 +179,9 @@ def why_not(principal: UserPrincipal) -> str:
     return ""
 
 
-def _table(proposed: dict[str, Any], effective: dict[str, Any] | None) -> list[Argument]:
+def _table(
+    proposed: dict[str, Any], effective: dict[str, Any] | None
+) -> list[Argument]:
     if effective is None:
         return [Argument(name, value) for name, value in proposed.items()]
     names = list(dict.fromkeys([*proposed, *effective]))
@@ -193,7 +203,7 @@ def _plain(value: Any) -> str | None:
         case bool():
             return "yes" if value else "no"
         case None:
-            return "–"
+            return "none"
         case int() | float():
             return codec.canonical(value).decode()
     return None

@@ -97,7 +97,9 @@ def _titles(
     opened = gate.admit(
         principal,
         purpose="inbox",
-        threads={approval.thread_id: approval.thread for approval in approvals}.values(),
+        threads={
+            approval.thread_id: approval.thread for approval in approvals
+        }.values(),
     )
     return opened.open_all([approval.call for approval in approvals], "title")
 

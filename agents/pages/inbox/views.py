@@ -189,7 +189,10 @@ def _lost(request: MemberRequest, pk: UUID, lost: errors.LostRace) -> HttpRespon
 
 
 def _invalid(
-    request: MemberRequest, current: Approval, verdict: str, wrong: errors.InvalidDecision
+    request: MemberRequest,
+    current: Approval,
+    verdict: str,
+    wrong: errors.InvalidDecision,
 ) -> HttpResponse:
     detail = open_request(request.principal, current)
     mode = {"edit": "edit", "reject": "reject"}.get(verdict, "")
