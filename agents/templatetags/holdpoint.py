@@ -9,7 +9,7 @@
 {{ amount|money:"EUR" }}                          exact
 {% status run.status %}  {% risk approval.risk %}  {% effect call.effect %}
 {% kind checkpoint.kind %}                        the letter before a step
-{{ id|short }}                                    thread 7f3a
+{{ id|short }}  {{ name|initials }}               7f3a, MO
 """
 
 from __future__ import annotations

@@ -150,20 +150,19 @@ class _Comparer:
                 self.values(old[key], new[key], old_path + step, path + step)
 
     def lists(self, old: list[Any], new: list[Any], old_path: str, path: str) -> None:
-        start = 0
-        while start < min(len(old), len(new)) and same(old[start], new[start]):
-            start += 1
+        start, end = _common_ends(old, new)
+        self.found.unchanged += end
         if path == MESSAGES:
             self.found.unchanged_messages = start
         else:
             self.found.unchanged += start
-        names, by_id = _names(old[start:], new[start:])
+        stop = (len(old) - end, len(new) - end)
+        names, by_id = _names(old[start : stop[0]], new[start : stop[1]])
         kept = align(*names)
         came_from = {j + start: i + start for i, j in moved(*names, kept)}
         went = set(came_from.values())
         i = j = start
-        ends = [(i + start, j + start) for i, j in kept]
-        for next_i, next_j in [*ends, (len(old), len(new))]:
+        for next_i, next_j in [*((i + start, j + start) for i, j in kept), stop]:
             gone = [n for n in range(i, next_i) if n not in went]
             come = [n for n in range(j, next_j) if n not in came_from]
             # Without ids, what stands where something went is taken for its successor.
@@ -188,11 +187,22 @@ class _Comparer:
                     )
                 if not same(old[origin], new[n]):
                     self.values(old[origin], new[n], was, at)
-            if next_i < len(old) and next_j < len(new):
+            if (next_i, next_j) != stop:
                 self.values(
                     old[next_i], new[next_j], f"{old_path}/{next_i}", f"{path}/{next_j}"
                 )
             i, j = next_i + 1, next_j + 1
+
+
+def _common_ends(old: list[Any], new: list[Any]) -> tuple[int, int]:
+    """How many items are the same at the start, and at the end of what remains."""
+    shorter = min(len(old), len(new))
+    start = end = 0
+    while start < shorter and same(old[start], new[start]):
+        start += 1
+    while end < shorter - start and same(old[-1 - end], new[-1 - end]):
+        end += 1
+    return start, end
 
 
 def _names(

@@ -12,6 +12,7 @@ from typing import Literal
 from checkpoints.pure.align import align
 
 MAX_WORDS = 4_000  # tokens of one changed block, both sides; about 60 ms
+MAX_LINES = 10_000
 CONTEXT = 2  # unchanged lines shown around a change
 ALIKE = 0.25  # share of words in common below which marking single words is noise
 
@@ -76,9 +77,11 @@ def hunks(
 
     Law: with context=None, the texts of the " " and "-" lines, joined by newlines,
     are `old`, and those of the " " and "+" lines are `new`. A block of more than
-    MAX_WORDS tokens, or beyond the budget, is marked by line only.
+    MAX_WORDS tokens, or beyond the budget, is marked by line only; what comes after
+    MAX_LINES lines counts as one line, newlines and all.
     """
-    lines = list(_lines(old.split("\n"), new.split("\n"), budget or Budget(MAX_WORDS)))
+    old_lines, new_lines = old.split("\n", MAX_LINES), new.split("\n", MAX_LINES)
+    lines = list(_lines(old_lines, new_lines, budget or Budget(MAX_WORDS)))
     changed = [n for n, line in enumerate(lines) if line.sign != " "]
     if context is None:
         shown = set(range(len(lines)))
