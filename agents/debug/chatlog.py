@@ -81,6 +81,7 @@ def _import(
         via="command",
         steps=len(rest) + 1,
     )
+    branch.refresh_from_db()
     return branch
 
 

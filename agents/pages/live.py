@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 
 
 def tag(parts: Iterable[object]) -> str:
@@ -19,3 +22,12 @@ def unchanged(request: HttpRequest, shown: str) -> HttpResponse | None:
     if request.headers.get("HX-PTag") == shown:
         return HttpResponse(status=304)
     return None
+
+
+def region(
+    request: HttpRequest, template: str, context: dict[str, Any], *, shown: str
+) -> HttpResponse:
+    """A region drawn anew, with the tag that its next poll sends."""
+    response = render(request, template, context)
+    response["HX-PTag"] = shown
+    return response

@@ -105,12 +105,11 @@ def table(request: MemberRequest) -> HttpResponse:
     show = show if show in SHOWN else "all"
     found = _find(request.principal, show)
     tag = _tag(show, found)
-    return live.unchanged(request, tag) or render(
-        request,
-        "runs/_table.html",
-        {"show": show, "rows": _rows(request.principal, found), "tag": tag},
-        headers={"HX-PTag": tag},
-    )
+    if same := live.unchanged(request, tag):
+        return same
+    rows = _rows(request.principal, found)
+    context = {"show": show, "rows": rows, "tag": tag}
+    return live.region(request, "runs/_table.html", context, shown=tag)
 
 
 @require_POST

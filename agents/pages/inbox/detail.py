@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
@@ -118,7 +119,7 @@ class Detail:
         )
 
 
-def find(principal: UserPrincipal, pk: object) -> Approval | None:
+def find(principal: UserPrincipal, pk: UUID) -> Approval | None:
     """The request, with the rows that its page names; None for a stranger's."""
     return (
         Approval.objects.for_user(principal)

@@ -66,15 +66,9 @@ def listing(request: MemberRequest) -> HttpResponse:
     tag = queue.tag_of(found, current)
     if same := live.unchanged(request, tag):
         return same
-    return render(
-        request,
-        "inbox/_list.html",
-        {
-            "queue": queue.queue(request.principal, found, show=show, current=current),
-            "open": opened,
-        },
-        headers={"HX-PTag": tag},
-    )
+    shown = queue.queue(request.principal, found, show=show, current=current)
+    context = {"queue": shown, "open": opened}
+    return live.region(request, "inbox/_list.html", context, shown=tag)
 
 
 @require_safe
@@ -106,12 +100,8 @@ def part(request: MemberRequest, pk: UUID, mode: str = "") -> HttpResponse:
     if not mode and (same := live.unchanged(request, tag)):
         return same
     detail = open_request(request.principal, current)
-    return render(
-        request,
-        "inbox/_detail.html",
-        _context(request, detail, mode=mode),
-        headers={"HX-PTag": tag},
-    )
+    context = _context(request, detail, mode=mode)
+    return live.region(request, "inbox/_detail.html", context, shown=tag)
 
 
 @require_POST
