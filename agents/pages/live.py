@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
