@@ -230,3 +230,17 @@ LOGGING = {
     }
     | {"uvicorn.access": {"handlers": [], "level": "WARNING"}},
 }
+
+# Where the admin's "view on site" leads: the page of a row.
+ABSOLUTE_URL_OVERRIDES = {
+    "checkpoints.thread": lambda thread: f"/threads/{thread.pk}/",
+    "checkpoints.branch": lambda branch: (
+        f"/threads/{branch.thread_id}/?branch={branch.pk}"
+    ),
+    "checkpoints.checkpoint": lambda checkpoint: (
+        f"/threads/{checkpoint.thread_id}/at/{checkpoint.pk}/"
+    ),
+    "agents.run": lambda run: f"/threads/{run.thread_id}/?branch={run.branch_id}",
+    "agents.approval": lambda approval: f"/inbox/{approval.pk}/",
+    "agents.decision": lambda decision: f"/inbox/{decision.approval_id}/",
+}
