@@ -140,6 +140,9 @@ OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
 # One step tries again where that may help: so often, and for so long in all.
 MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
 MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)
+# What the demo's agent asks for. `./dev up` sets both when the scripted model plays.
+HOLDPOINT_MODEL = env.text("HOLDPOINT_MODEL", "gpt-4o-mini")
+HOLDPOINT_DEMO_LEDGER = env.optional("HOLDPOINT_DEMO_LEDGER")
 
 # People
 
@@ -226,4 +229,18 @@ LOGGING = {
         for name in ("django", "django.server", "uvicorn", "uvicorn.error", "rq.worker")
     }
     | {"uvicorn.access": {"handlers": [], "level": "WARNING"}},
+}
+
+# Where the admin's "view on site" leads: the page of a row.
+ABSOLUTE_URL_OVERRIDES = {
+    "checkpoints.thread": lambda thread: f"/threads/{thread.pk}/",
+    "checkpoints.branch": lambda branch: (
+        f"/threads/{branch.thread_id}/?branch={branch.pk}"
+    ),
+    "checkpoints.checkpoint": lambda checkpoint: (
+        f"/threads/{checkpoint.thread_id}/at/{checkpoint.pk}/"
+    ),
+    "agents.run": lambda run: f"/threads/{run.thread_id}/?branch={run.branch_id}",
+    "agents.approval": lambda approval: f"/inbox/{approval.pk}/",
+    "agents.decision": lambda decision: f"/inbox/{decision.approval_id}/",
 }
