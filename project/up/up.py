@@ -91,7 +91,8 @@ def _start_model(supervisor: Supervisor, env: dict[str, str]) -> bool:
     supervisor.wait_until(lambda: _listens(port), "The scripted model", seconds=30)
     env["OPENAI_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
     env["OPENAI_API_KEY"] = "scripted"
-    env["HOLDPOINT_MODEL"] = os.environ.get("HOLDPOINT_MODEL", "scripted-1")
+    if not services.given("HOLDPOINT_MODEL"):
+        env["HOLDPOINT_MODEL"] = "scripted-1"
     env["HOLDPOINT_DEMO_LEDGER"] = f"http://127.0.0.1:{port}"
     return True
 
