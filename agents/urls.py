@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
+from agents.pages import shell
+
 app_name = "agents"
 
 # Each page module brings its own list; a page is added here by one line.
-urlpatterns: list[URLPattern | URLResolver] = []
+urlpatterns: list[URLPattern | URLResolver] = [
+    *shell.urlpatterns,
+]

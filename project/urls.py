@@ -8,6 +8,9 @@ from project import health
 
 admin.site.site_header = admin.site.site_title = "Holdpoint admin"
 
+handler403 = "agents.pages.respond.not_allowed"
+handler404 = "agents.pages.respond.not_found"
+
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

@@ -110,14 +110,10 @@ class Decision(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="+")
-    approval = models.ForeignKey(
-        Approval, models.PROTECT, related_name="decisions"
-    )
+    approval = models.ForeignKey(Approval, models.PROTECT, related_name="decisions")
     revision = models.PositiveIntegerField()
     verdict = models.CharField(max_length=10, choices=Verdict)
-    by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.PROTECT, related_name="+"
-    )
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
     role = models.CharField(max_length=10)
     session = models.CharField(max_length=64, blank=True)
     digest = models.BinaryField(help_text="What was shown, as the form carried it.")

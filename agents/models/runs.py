@@ -37,9 +37,7 @@ class Run(models.Model):
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="runs")
     branch = models.ForeignKey(Branch, models.PROTECT, related_name="runs")
-    agent_version = models.ForeignKey(
-        AgentVersion, models.PROTECT, related_name="runs"
-    )
+    agent_version = models.ForeignKey(AgentVersion, models.PROTECT, related_name="runs")
     grant = models.ForeignKey(Grant, models.PROTECT, related_name="+")
     started_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
@@ -61,7 +59,10 @@ class Run(models.Model):
     steps = models.PositiveIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)
     cost = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, help_text="US dollars; null: unknown."
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        help_text="US dollars; null: unknown.",
     )
     error_class = models.CharField(max_length=60, blank=True)
     error = SealedField(null=True)
@@ -150,9 +151,7 @@ class ToolCall(models.Model):
     )
     tool_version = models.CharField(max_length=64, blank=True)
     effect = models.CharField(max_length=10, choices=Effect, default=Effect.EXTERNAL)
-    status = models.CharField(
-        max_length=10, choices=Status, default=Status.PROPOSED
-    )
+    status = models.CharField(max_length=10, choices=Status, default=Status.PROPOSED)
     title = SealedField()
     arguments = SealedField(help_text="As proposed, without the reason.")
     arguments_digest = models.BinaryField(

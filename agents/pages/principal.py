@@ -8,13 +8,12 @@ from typing import Any, Concatenate, ParamSpec
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.crypto import salted_hmac
 
+from agents.pages.respond import login_expired
 from checkpoints.access import Reason, Role, UserPrincipal
 from checkpoints.models import Membership
 
@@ -78,14 +77,11 @@ def member(
     """
 
     @wraps(view)
-    def inner(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def inner(
+        request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs
+    ) -> HttpResponse:
         if not request.user.is_authenticated:
-            if getattr(request, "htmx", False):
-                here = request.headers.get("HX-Current-URL-Path", reverse("agents:home"))
-                response = HttpResponse(status=401)
-                response["HX-Redirect"] = f"{reverse('login')}?next={here}"
-                return response
-            return redirect_to_login(request.get_full_path(), reverse("login"))
+            return login_expired(request)
         principal = principal_of(request)
         if principal is None:
             return render(request, "no_workspace.html", status=403)

@@ -1,0 +1,113 @@
+"""How a page answers: a fragment for HTMX, a redirect and a message for everyone else.
+
+Every action is a form that posts and works without script. With script, the same
+view swaps one part of the page. These helpers are the one place that knows both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render, resolve_url
+from django.template.loader import render_to_string
+from django_htmx.http import HttpResponseClientRedirect
+
+if TYPE_CHECKING:
+    from django_htmx.middleware import HtmxDetails
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Whether HTMX asked, and so wants a part of a page."""
+    return bool(getattr(request, "htmx", False))
+
+
+def moved_on(
+    request: HttpRequest, fragment: str, *, to: str, say: str = "", **context: Any
+) -> HttpResponse:
+    """The action was done: `fragment` shows what is there now.
+
+    `to` is the page for a browser without script: a path, or the name of a URL.
+    `say` tells what happened, in a toast and to screen readers.
+    """
+    if not is_fragment(request):
+        if say:
+            messages.success(request, say)
+        return see_other(to)
+    response = render(request, fragment, context)
+    if say:
+        response.write(said(request, say))
+    return response
+
+
+def conflict(
+    request: HttpRequest, fragment: str, lost: Exception, *, to: str, **context: Any
+) -> HttpResponse:
+    """Someone or something was faster (409): `fragment` shows who, when and what.
+
+    It is rendered with `lost`; the exception's text is what is said.
+    """
+    if not is_fragment(request):
+        messages.error(request, str(lost))
+        return see_other(to)
+    response = render(request, fragment, {**context, "lost": lost}, status=409)
+    response.write(said(request, str(lost), level="error"))
+    return response
+
+
+def invalid(
+    request: HttpRequest, fragment: str, *, page: str, **context: Any
+) -> HttpResponse:
+    """What was sent cannot be taken (422): the form again, with what was typed.
+
+    `page` is the whole page that holds the form, for a browser without script.
+    """
+    template = fragment if is_fragment(request) else page
+    return render(request, template, context, status=422)
+
+
+def hx_location(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse:
+    """On to another page, as after a form that starts something."""
+    if say:
+        messages.success(request, say)
+    if is_fragment(request):
+        return HttpResponseClientRedirect(resolve_url(to))
+    return see_other(to)
+
+
+def see_other(to: str) -> HttpResponse:
+    """A redirect that is fetched with GET whatever came before (303)."""
+    return HttpResponse(status=303, headers={"Location": resolve_url(to)})
+
+
+def said(request: HttpRequest, text: str, *, level: str = "success") -> str:
+    """Markup that rides along with a fragment: announces `text`, and shows a toast."""
+    return render_to_string("_said.html", {"text": text, "level": level}, request)
+
+
+def login_expired(request: HttpRequest) -> HttpResponse:
+    """To the login page and back; for a fragment the whole page goes (401)."""
+    if not is_fragment(request):
+        return redirect_to_login(request.get_full_path())
+    htmx: HtmxDetails = request.htmx  # type: ignore[attr-defined]  # HtmxMiddleware
+    login = redirect_to_login(htmx.current_url_abs_path or "/")
+    return HttpResponse(status=401, headers={"HX-Redirect": login["Location"]})
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """404, and the same for what never was and for what others own."""
+    return _refused(request, 404, {})
+
+
+def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """403; the text of `PermissionDenied` says who can."""
+    return _refused(request, 403, {"reason": str(exception)})
+
+
+def _refused(
+    request: HttpRequest, status: int, context: dict[str, str]
+) -> HttpResponse:
+    fragment = f"_{status}.html" if is_fragment(request) else f"{status}.html"
+    return render(request, fragment, context, status=status)

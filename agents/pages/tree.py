@@ -1,0 +1,146 @@
+"""State as a tree to unfold: nested `<details>`, without script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from agents.pages.text import visible
+
+GROUP = 100  # items of a list; more are folded into groups of as many
+LONG = 240  # characters; longer text is folded and shown as it reads
+PREVIEW = 60  # characters of a closed branch
+
+
+def tree(value: Any, changed: Mapping[str, str] | None = None) -> SafeString:
+    """The value as nested lists.
+
+    `changed` maps JSON Pointers to what is said beside them ("was 990.00", "added");
+    branches that hold one are open and say so.
+    """
+    return _Tree(changed or {}).children("", value)
+
+
+class _Tree:
+    def __init__(self, changed: Mapping[str, str]) -> None:
+        self.changed = changed
+        self.above = {
+            pointer[:at]
+            for pointer in changed
+            for at, char in enumerate(pointer)
+            if char == "/"
+        }
+
+    def children(self, pointer: str, value: Any) -> SafeString:
+        items = [
+            (f"{pointer}/{_escaped(key)}", key, child) for key, child in _items(value)
+        ]
+        if len(items) <= GROUP or isinstance(value, dict):
+            return self.list_of(items)
+        return format_html("<ul>{}</ul>", _joined(self.groups(items)))
+
+    def list_of(self, items: Iterable[tuple[str, str, Any]]) -> SafeString:
+        return format_html("<ul>{}</ul>", _joined(self.item(*item) for item in items))
+
+    def groups(self, items: list[tuple[str, str, Any]]) -> Iterator[SafeString]:
+        for start in range(0, len(items), GROUP):
+            group = items[start : start + GROUP]
+            open_ = any(
+                pointer in self.above | set(self.changed) for pointer, *_ in group
+            )
+            yield format_html(
+                "<li><details{}><summary>{} to {}</summary>{}</details></li>",
+                " open" if open_ else "",
+                group[0][1],
+                group[-1][1],
+                self.list_of(group),
+            )
+
+    def item(self, pointer: str, key: str, value: Any) -> SafeString:
+        name = format_html("<b hx-ignore>{}</b>", visible(key))
+        if isinstance(value, dict | list) and value:
+            return self.branch(pointer, name, value)
+        if isinstance(value, str) and len(value) > LONG:
+            return self.long_text(pointer, name, value)
+        leaf = format_html('<span class="v" hx-ignore>{}</span>', visible(_json(value)))
+        return format_html("<li>{}: {}{}</li>", name, *self.said(pointer, leaf))
+
+    def branch(self, pointer: str, name: SafeString, value: Any) -> SafeString:
+        inside = pointer in self.above
+        size = f"[{len(value)}]" if isinstance(value, list) else f"{{{len(value)}}}"
+        _, note = self.said(pointer, SafeString())
+        if inside:
+            note = format_html(' <span class="chip violet">changed here</span>{}', note)
+        return format_html(
+            '<li><details{}><summary>{} {}{} <span class="faint" hx-ignore>{}</span>'
+            "</summary>{}</details></li>",
+            " open" if inside or pointer in self.changed else "",
+            name,
+            size,
+            note,
+            "" if inside else visible(_preview(value)),
+            self.children(pointer, value),
+        )
+
+    def long_text(self, pointer: str, name: SafeString, value: str) -> SafeString:
+        start, note = self.said(
+            pointer,
+            format_html(
+                '<span class="v" hx-ignore>{}…</span>',
+                visible(_json(value[:PREVIEW])[:-1]),
+            ),
+        )
+        return format_html(
+            '<li><details{}><summary>{}: {} <span class="faint">{} characters</span>{}'
+            "</summary><pre hx-ignore>{}</pre></details></li>",
+            " open" if pointer in self.changed else "",
+            name,
+            start,
+            f"{len(value):,}",
+            note,
+            visible(value),
+        )
+
+    def said(self, pointer: str, shown: SafeString) -> tuple[SafeString, SafeString]:
+        """What is shown, marked when it changed, and what is said beside it."""
+        if pointer not in self.changed:
+            return shown, SafeString()
+        note = format_html(
+            ' <span class="faint" hx-ignore>{}</span>', visible(self.changed[pointer])
+        )
+        return format_html("<mark>{}</mark>", shown) if shown else shown, note
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((str(key), child) for key, child in value.items())
+    elif isinstance(value, list):
+        yield from ((str(index), child) for index, child in enumerate(value))
+    else:
+        yield "", value
+
+
+def _joined(items: Iterable[SafeString]) -> SafeString:
+    return format_html_join("", "{}", ((item,) for item in items))
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _preview(value: dict[str, Any] | list[Any]) -> str:
+    """The first plain values of a branch, so that one need not open it to know it."""
+    shown = ", ".join(
+        _json(child)
+        for _, child in _items(value)
+        if not isinstance(child, dict | list) and len(str(child)) <= PREVIEW // 2
+    )
+    return shown if len(shown) <= PREVIEW else shown[: PREVIEW - 1] + "…"

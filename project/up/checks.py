@@ -1,0 +1,128 @@
+"""`./dev test` and `./dev lint`."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import shutil
+
+from project.up import services, venv
+from project.up.paths import ROOT, Problem
+
+# A test run depends on what it sets itself, not on how this shell is set up.
+CLEARED = (
+    "ALLOWED_HOSTS",
+    "CSRF_TRUSTED_ORIGINS",
+    "DATABASE_POOL",
+    "DEBUG",
+    "HOLDPOINT_APPS",
+    "HTTPS",
+    "KEY_ENCRYPTION_KEYS",
+    "LEASE_SECONDS",
+    "LOG_LEVEL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "SECRET_KEY",
+    "STATIC_ROOT",
+)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def test(arguments: list[str]) -> int:
+    """The whole suite in parallel and with coverage; a part of it plainly."""
+    services.ensure_venv(venv.DEV)
+    env = _clean_environment()
+    _find_browser(env)
+    pytest = ["-m", "pytest", *arguments]
+    if not arguments:
+        processes = min(os.cpu_count() or 1, 4)
+        parallel = ["-n", str(processes), "--dist", "worksteal"]
+        pytest = [
+            "-m",
+            "coverage",
+            "run",
+            *pytest,
+            *(parallel if processes > 1 else []),
+        ]
+        _coverage(env, "erase")
+    with services.throwaway(env, durable=False) as servers:
+        code = services.foreground([venv.PYTHON, *pytest], servers.env)
+    if arguments or code:
+        return code
+    _coverage(env, "combine", "--quiet")
+    return _coverage(env, "report", "--skip-covered", "--skip-empty")
+
+
+def lint(arguments: list[str]) -> int:
+    """Every check runs, also after one has failed; the exit code says whether all passed."""
+    venv.ensure(venv.RUNTIME, venv.DEV)
+    env = {
+        **_clean_environment(),
+        "DATABASE_URL": "postgresql:///holdpoint?host=/nonexistent",
+        "REDIS_URL": "redis://127.0.0.1:1/0",
+    }
+    production = {
+        **env,
+        "HOLDPOINT_DEMO": "False",
+        "SECRET_KEY": secrets.token_urlsafe(50),
+        "KEY_ENCRYPTION_KEYS": f"lint:{base64.b64encode(secrets.token_bytes(32)).decode()}",
+        "ALLOWED_HOSTS": "holdpoint.example",
+    }
+    templates = sorted(str(path) for path in (ROOT / "templates").rglob("*.html"))
+    checks: dict[str, tuple[list[str], dict[str, str]]] = {
+        "ruff check": (["-m", "ruff", "check", ".", "dev"], env),
+        "ruff format": (["-m", "ruff", "format", "--check", ".", "dev"], env),
+        "mypy": (["-m", "mypy", "."], env),
+        "import-linter": (
+            ["-c", "from importlinter.cli import lint_imports_command as c; c()"],
+            env,
+        ),
+        "djade": (
+            ["-m", "djade", "--target-version", "5.2", "--check", *templates],
+            env,
+        ),
+        "migrations": (
+            ["-W", "ignore", "manage.py", "makemigrations", "--check", "--dry-run"],
+            env,
+        ),
+        "deployment": (
+            ["manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+            production,
+        ),
+    }
+    if not templates:
+        del checks["djade"]
+    failed = []
+    for name, (command, environment) in checks.items():
+        print(f"{name} …", flush=True)
+        done = services.run_quietly([venv.PYTHON, *command], environment)
+        if done.returncode:
+            failed.append(name)
+            print(done.stdout, flush=True)
+    print(f"Failed: {', '.join(failed)}" if failed else f"{len(checks)} checks passed.")
+    return 1 if failed else 0
+
+
+def _clean_environment() -> dict[str, str]:
+    env = {**services.base_environment(), "HOLDPOINT_DEMO": "True"}
+    for name in CLEARED:
+        env.pop(name, None)
+        env.pop(f"{name}_FILE", None)
+    return env
+
+
+def _find_browser(env: dict[str, str]) -> None:
+    """CHROMIUM names it. Without one the browser tests skip themselves, but not in CI."""
+    found = env.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found:
+        env["CHROMIUM"] = found
+    elif env.get("CI"):
+        raise Problem(
+            "CI is set, so the browser tests must run, and there is no Chromium."
+            " Install it (Debian: apt install chromium) or name it with CHROMIUM."
+        )
+
+
+def _coverage(env: dict[str, str], *arguments: str) -> int:
+    return services.foreground([venv.PYTHON, "-m", "coverage", *arguments], env)
