@@ -1,16 +1,15 @@
-"""The Diff tab: what a step changed, path by path, with the steps that changed it before."""
+"""The Diff tab: what changed between two steps, path by path, as lines."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 from agents.pages.thread.cards import message_id, summary
-from checkpoints.pure.compare import Change
-from checkpoints.pure.text import Line, Part
+from checkpoints.pure.compare import Change, Comparison, Group
+from checkpoints.pure.text import Hunk, Part
 
 VALUE = 400  # characters of a value in a line; the State tab has the rest
 MOST = 120  # entries on a page
@@ -30,13 +29,15 @@ class DiffLine:
         return "−" if self.sign == "-" else self.sign.strip()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Entry:
+    """One path, how it changed, and the earlier steps that changed it."""
+
     path: str
-    chip: str = ""
-    colour: str = "slate"
-    lines: list[DiffLine] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
+    label: str
+    colour: str
+    lines: list[DiffLine]
+    blame: list[Any] = field(default_factory=list)  # steps, newest first
 
     @property
     def element_id(self) -> str:
@@ -76,109 +77,56 @@ class Entry:
 class DiffView:
     entries: list[Entry]
     more: int  # entries that are not shown
-    unchanged: int  # values that stayed
+    unchanged: int  # keys and items that stayed
+    unchanged_messages: int
 
 
-def diff_view(changes: Iterable[Change], state: Any) -> DiffView:
-    """Changes as the page shows them: items of one list together, each path once."""
-    entries: dict[str, Entry] = {}
-    touched = 0
-    for change in changes:
-        where = change.list_path if change.list_path is not None else _path(change)
-        entry = entries.setdefault(where, Entry(where))
-        if change.list_path is not None:
-            _item(entry, change)
-        else:
-            _value(entry, change)
-        touched += leaves(change.new) if change.kind != "removed" else 0
-    for entry in entries.values():
-        if entry.counts:
-            entry.chip = ", ".join(_counted(*count) for count in entry.counts.items())
-            entry.colour = "jade" if set(entry.counts) <= {"appended"} else "slate"
-    every = list(entries.values())
+def diff_view(found: Comparison) -> DiffView:
+    groups = found.groups()
     return DiffView(
-        every[:MOST], max(0, len(every) - MOST), max(0, leaves(state) - touched)
+        entries=[_entry(group) for group in groups[:MOST]],
+        more=max(0, len(groups) - MOST),
+        unchanged=found.unchanged,
+        unchanged_messages=found.unchanged_messages,
     )
 
 
-def leaves(value: Any) -> int:
-    """How many plain values there are in it."""
-    count, todo = 0, [value]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, dict) and node:
-            todo.extend(node.values())
-        elif isinstance(node, list) and node:
-            todo.extend(node)
-        else:
-            count += 1
-    return count
-
-
-def text_lines(hunks: Iterable[Any]) -> list[DiffLine]:
-    """Hunks as lines, with a rest between those that are not neighbours."""
+def text_lines(hunks: Iterable[Hunk]) -> list[DiffLine]:
+    """Hunks as lines, with a mark between those that are not neighbours."""
     found: list[DiffLine] = []
     for hunk in hunks:
         if found:
             found.append(DiffLine(" ", (Part("same", "⋯"),)))
-        found += [_text_line(line) for line in hunk.lines]
+        found += [DiffLine(line.sign, line.parts) for line in hunk.lines]
     return found
 
 
-def _text_line(line: Line) -> DiffLine:
-    return DiffLine(line.sign, line.parts)
+def _entry(group: Group) -> Entry:
+    only_added = all(change.kind == "added" for change in group.changes)
+    return Entry(
+        path=group.path or "/",
+        label=group.label,
+        colour="jade" if only_added else "slate",
+        lines=[line for change in group.changes for line in _lines(change)],
+    )
 
 
-def _path(change: Change) -> str:
-    path = change.path if change.path is not None else change.old_path
-    assert path is not None  # a change is in one of the states, at least
-    return path
-
-
-def _item(entry: Entry, change: Change) -> None:
-    """An item of a list that came, went or moved."""
+def _lines(change: Change) -> list[DiffLine]:
     if change.kind == "moved":
-        entry.counts["moved"] = entry.counts.get("moved", 0) + 1
-        old, new = (_last(change.old_path), _last(change.path))
+        old, new = (change.old_path or "").rsplit("/", 1)[-1], change.path.rsplit("/", 1)[-1]
         said = f"{_named(change.new)} from {old} to {new}"
-        entry.lines.append(DiffLine("↕", (Part("same", said),)))
-    elif change.kind == "removed":
-        entry.counts["removed"] = entry.counts.get("removed", 0) + 1
-        entry.lines.append(DiffLine("-", (Part("del", _line(change.old)),)))
-    else:
-        word = "appended" if change.appended else "inserted"
-        entry.counts[word] = entry.counts.get(word, 0) + 1
-        entry.lines.append(DiffLine("+", (Part("ins", _line(change.new)),)))
-
-
-def _value(entry: Entry, change: Change) -> None:
+        return [DiffLine("↕", (Part("same", said),))]
     if change.hunks:
-        entry.chip = "text"
-        entry.lines += text_lines(change.hunks)
-        return
+        return text_lines(change.hunks)
+    lines: list[DiffLine] = []
     if change.kind != "added":
-        entry.lines.append(DiffLine("-", (Part("del", _line(change.old)),)))
+        lines.append(DiffLine("-", (Part("del", in_line(change.old)),)))
     if change.kind != "removed":
-        entry.lines.append(DiffLine("+", (Part("ins", _line(change.new)),)))
-    if change.delta is not None:
-        entry.chip = _delta(change.delta, change.percent)
-    elif change.kind != "changed":
-        entry.chip = change.kind
-        entry.colour = "jade" if change.kind == "added" else "slate"
+        lines.append(DiffLine("+", (Part("ins", in_line(change.new)),)))
+    return lines
 
 
-def _delta(delta: Decimal, percent: Decimal | None) -> str:
-    said = f"{delta:+,f}"
-    if percent is not None:
-        said += f", {percent:+.0f} %"
-    return said.replace("-", "−")
-
-
-def _counted(word: str, count: int) -> str:
-    return f"{'+' if word in {'appended', 'inserted'} else ''}{count} {word}"
-
-
-def _line(value: Any) -> str:
+def in_line(value: Any) -> str:
     """A value in a line of its own."""
     if isinstance(value, dict) and "role" in value and message_id(value):
         return summary(value, VALUE)
@@ -187,12 +135,9 @@ def _line(value: Any) -> str:
 
 
 def _named(value: Any) -> str:
+    """How an item of a list is called, by its own key where it has one."""
     if isinstance(value, dict):
         for key in ("id", "key", "name", "title"):
             if isinstance(value.get(key), str):
                 return f"{key} “{value[key]}”"
-    return _line(value)
-
-
-def _last(path: str | None) -> str:
-    return (path or "").rsplit("/", 1)[-1]
+    return in_line(value)

@@ -1,16 +1,17 @@
 """The branch map: where each branch, dot and label of a thread's tree is drawn.
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
-scrubber above it; y is a lane. Lanes are filled greedily in order of creation: a
-branch takes the first lane where nothing overlaps it. At most LANES are drawn; the
-branches that somebody looks at or waits for come first.
+scrubber above it; y is a lane. At most LANES are drawn: the branch that is shown,
+then those at work, then the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
+
+from checkpoints.pure import lineage
 
 LANES = 8
 LANE_HEIGHT = 22  # px
@@ -19,6 +20,8 @@ MOST_DOTS = 150  # steps; on a longer axis dots would touch, the lines stay
 COLOURS = 6
 LABEL = 24  # characters of a branch name beside its line
 GAP = 2  # steps that stay free behind a tip, for its label
+
+Address = Callable[[UUID, int | None], tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Dot:
     colour: str
     branch: UUID
     step: int
+    page: str = ""
+    fragment: str = ""
     glyph: str = ""
     word: str = ""
 
@@ -84,6 +89,8 @@ class Lane:
     label: str
     label_x: str
     leads: bool  # the label stands before the line, not behind its tip
+    page: str
+    fragment: str
 
     @property
     def label_y(self) -> int:
@@ -111,12 +118,13 @@ class BranchMap:
 
 
 def branch_map(
-    lines: Sequence[Line], marks: Iterable[Mark], *, shown: UUID, at: tuple[UUID, int]
+    lines: Sequence[Line], marks: Iterable[Mark], *, shown: UUID, at: tuple[UUID, int], address: Address
 ) -> BranchMap:
     """The map of these branches, in order of creation.
 
     `shown` is the branch whose steps are listed, `at` the branch and step of the
-    checkpoint that is open.
+    checkpoint that is open; `address` gives page and fragment of a branch's step, or
+    of its tip.
     """
     colours = {line.id: f"c{n % COLOURS}" for n, line in enumerate(lines)}
     drawn = _chosen(lines, shown)
@@ -135,15 +143,26 @@ def branch_map(
     return BranchMap(
         last_step=last,
         height=height,
-        lanes=[_lane(line, ys, colours[line.id], x(line.tip)) for line in drawn],
+        lanes=[
+            _lane(line, ys, colours[line.id], x(line.tip), address) for line in drawn
+        ],
         dots=[
-            Dot(x(step), ys[line.id], colours[line.id], line.id, step)
+            Dot(x(step), ys[line.id], colours[line.id], line.id, step, *address(line.id, step))
             for line in drawn
             for step in range(line.start, line.head_step + 1)
             if last <= MOST_DOTS and (line.id, step) not in special
         ],
         marks=[
-            Dot(x(m.step), ys[m.branch], m.colour, m.branch, m.step, m.glyph, m.word)
+            Dot(
+                x(m.step),
+                ys[m.branch],
+                m.colour,
+                m.branch,
+                m.step,
+                *address(m.branch, m.step),
+                m.glyph,
+                m.word,
+            )
             for m in special.values()
         ],
         ticks=[(x(step), step) for step in _ticks(last)],
@@ -152,7 +171,9 @@ def branch_map(
     )
 
 
-def _lane(line: Line, ys: Mapping[UUID, int], colour: str, tip: str) -> Lane:
+def _lane(
+    line: Line, ys: Mapping[UUID, int], colour: str, tip: str, address: Address
+) -> Lane:
     y, s = ys[line.id], line.start
     if line.parent in ys:
         above = ys[line.parent]
@@ -161,7 +182,9 @@ def _lane(line: Line, ys: Mapping[UUID, int], colour: str, tip: str) -> Lane:
         path = f"M{max(s - 1, 0)} {y}H{line.tip}"
     leads = line.fork_step < 0
     name = line.name if len(line.name) <= LABEL else line.name[: LABEL - 1] + "…"
-    return Lane(line, colour, y, path, name, "0" if leads else tip, leads)
+    return Lane(
+        line, colour, y, path, name, "0" if leads else tip, leads, *address(line.id, None)
+    )
 
 
 def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
@@ -191,20 +214,13 @@ def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
 
 
 def _packed(lines: Sequence[Line]) -> dict[UUID, int]:
-    """A lane for each branch, so that no two in one lane overlap."""
-    taken: list[list[tuple[int, int]]] = []
-    lanes: dict[UUID, int] = {}
-    for line in lines:
-        start, end = line.start - 1, line.tip + GAP
-        for lane, spans in enumerate(taken):
-            if all(end < s or start > e for s, e in spans):
-                break
-        else:
-            lane = len(taken)
-            taken.append([])
-        taken[lane].append((start, end))
-        lanes[line.id] = lane
-    return lanes
+    """A lane for each branch, with room for its label behind the tip."""
+    return lineage.lanes(
+        [
+            lineage.Line(line.id, line.parent, line.fork_step, line.tip + GAP)
+            for line in lines
+        ]
+    )
 
 
 def _ticks(last: int) -> Iterator[int]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.models import Run, ToolCall
 from agents.pages.thread.cards import Card, card, messages
+from agents.pages.thread.effects import CallView, call_views, calls_at
+from agents.pages.thread.place import Place
+from agents.pages.thread.steps import Step, has_failed, is_notable
+from agents.pages.thread.subject import Subject
 from agents.pure.visible import flat
+from checkpoints.log.hydrate import StepRecord
 from checkpoints.pure.ops import Op
 
 VALUE = 200  # characters of a value beside its operation
@@ -27,6 +33,73 @@ class Operation:
 class Additions:
     cards: list[Card] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Steps that one key leads to."""
+
+    previous: Place | None
+    next: Place | None
+    first: Place | None
+    last: Place | None
+    notable_before: Place | None
+    notable_after: Place | None
+
+
+@dataclass(frozen=True)
+class StepPanel:
+    at: Step
+    record: StepRecord | None  # None: sealed
+    added: Additions
+    calls: list[CallView]
+    run: Run | None
+    who: str
+    failed: bool
+    ways: Ways
+    fork_before: Place | None  # a failed step is forked before it failed
+
+
+def step_panel(
+    subject: Subject, place: Place, at: Step, calls: Sequence[ToolCall]
+) -> StepPanel:
+    record = subject.history.record(at.step) if subject.history else None
+    who = subject.people.get(at.actor_id or 0, "")
+    run_id = getattr(at, "run", None)
+    failed = has_failed(at)
+    ways = _ways(subject, place, at)
+    return StepPanel(
+        at=at,
+        record=record,
+        added=additions(record.ops, step=at.step, who=who) if record else Additions(),
+        calls=call_views(
+            calls_at(calls, subject.steps, at), subject.steps, subject.opened
+        ),
+        run=next((run for run in subject.runs if run.pk == run_id), None),
+        who=who,
+        failed=failed,
+        ways=ways,
+        fork_before=ways.previous if failed else None,
+    )
+
+
+def _ways(subject: Subject, place: Place, at: Step) -> Ways:
+    steps = subject.steps
+
+    def to(step: Step | None) -> Place | None:
+        if step is None or step.id == at.id:
+            return None
+        return place.at(step.id, own=step.branch_id == subject.branch.pk)
+
+    before, after = steps[: at.step], steps[at.step + 1 :]
+    return Ways(
+        previous=to(before[-1] if before else None),
+        next=to(after[0] if after else None),
+        first=to(steps[0]),
+        last=to(steps[-1]),
+        notable_before=to(next(filter(is_notable, reversed(before)), None)),
+        notable_after=to(next(filter(is_notable, after), None)),
+    )
 
 
 VERBS = {

@@ -68,6 +68,19 @@ class Place:
         """The same place as the parts of a page that changed."""
         return self._address("agents:thread_parts", "agents:thread_parts_at")
 
+    @property
+    def live(self) -> str:
+        """Where the page asks whether something happened."""
+        return self._address("agents:thread_live", "agents:thread_live_at")
+
+    def step(self, branch: UUID, step: int | None) -> tuple[str, str]:
+        """Page and fragment of a step known by its number: dots of the branch map."""
+        place = self.tip(branch)
+        if step is None:
+            return place.page, place.fragment
+        more = f"{'&' if place.query else '?'}step={step}"
+        return place.page + more, place.fragment + more
+
     def _address(self, name: str, name_at: str) -> str:
         if self.checkpoint:
             path = reverse(name_at, args=[self.thread, self.checkpoint])

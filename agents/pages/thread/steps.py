@@ -56,7 +56,9 @@ class Wait:
     """Time in which nothing ran, and whom or what it waited for."""
 
     text: str
-    now: bool = False  # still waiting
+    since: datetime | None = None  # still waiting
+    approval: UUID | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,11 @@ def step_list(
     parent_name: str,
     current: int,
     people: Mapping[int, str],
-    waiting_for: str = "",
-    now: datetime,
+    waiting: Wait | None = None,
 ) -> StepList:
     """Rows of a branch's lineage, oldest first; steps are contiguous from 0.
 
-    `waiting_for` says whom the branch waits for at its tip, when it does.
+    `waiting` is what the branch waits for at its tip, when it does.
     """
     start = max(0, min(current - WINDOW // 2, len(steps) - WINDOW))
     window = steps[start : start + WINDOW]
@@ -119,9 +120,8 @@ def step_list(
         return found
 
     own_rows = rows(own)
-    if waiting_for and steps and window and window[-1] is steps[-1]:
-        since = duration(now - steps[-1].created_at)
-        own_rows.append(Wait(f"{since} waiting for {waiting_for}", now=True))
+    if waiting and window and window[-1] is steps[-1]:
+        own_rows.append(waiting)
 
     def moved(to: int) -> Place | None:
         if not 0 <= to < len(steps):
