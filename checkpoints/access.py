@@ -10,7 +10,7 @@ forgotten filter is an error in the first test, not a leak in production.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from django.db import models
+from django.db.models.query import RawQuerySet
 
 from checkpoints.errors import Unscoped
 
@@ -125,7 +126,7 @@ class ScopedQuerySet(models.QuerySet[M]):
         return self._scoped(reason.name)
 
     def _scoped(self, scope: str) -> Self:
-        clone = self._chain()
+        clone = self.all()
         clone._scope = scope
         return clone
 
@@ -134,19 +135,37 @@ class ScopedQuerySet(models.QuerySet[M]):
         clone._scope = self._scope
         return clone
 
+    @property
+    def _is_scoped(self) -> bool:
+        return bool(
+            self._scope
+            # Reached from a row (`thread.branches`): that row was scoped.
+            or "instance" in self._hints  # type: ignore[attr-defined]
+            or _unscoped.get()
+            or self.query.is_empty()
+        )
+
     def _require_scope(self) -> None:
-        # Reached from a row (`thread.branches`): that row was scoped.
-        if self._scope or "instance" in self._hints or _unscoped.get():  # type: ignore[attr-defined]
-            return
-        raise Unscoped(self.model.__name__)
+        if not self._is_scoped:
+            raise Unscoped(
+                f"{self.model.__name__} was queried without a scope; begin with"
+                " for_user(), for_run() or unscoped(reason)."
+            )
+
+    # Every way in which Django runs a query. What is not here (get, first, in_bulk,
+    # get_or_create, values, dates, …) comes down to one of these.
 
     def _fetch_all(self) -> None:
         self._require_scope()
-        super()._fetch_all()  # type: ignore[misc]
+        super()._fetch_all()
 
     def iterator(self, *args: Any, **kwargs: Any) -> Iterator[M]:
         self._require_scope()
         return super().iterator(*args, **kwargs)
+
+    def aiterator(self, *args: Any, **kwargs: Any) -> AsyncIterator[M]:
+        self._require_scope()
+        return super().aiterator(*args, **kwargs)
 
     def count(self) -> int:
         self._require_scope()
@@ -160,6 +179,10 @@ class ScopedQuerySet(models.QuerySet[M]):
         self._require_scope()
         return super().aggregate(*args, **kwargs)
 
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        self._require_scope()
+        return super().explain(*args, **kwargs)
+
     def update(self, **kwargs: Any) -> int:
         self._require_scope()
         return super().update(**kwargs)
@@ -167,6 +190,34 @@ class ScopedQuerySet(models.QuerySet[M]):
     def delete(self) -> tuple[int, dict[str, int]]:
         self._require_scope()
         return super().delete()
+
+    # As Django marks its own: no template calls these, and no manager has delete().
+    update.alters_data = delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
+    def raw(self, *args: Any, **kwargs: Any) -> RawQuerySet[Any]:
+        self._require_scope()
+        return super().raw(*args, **kwargs)
+
+    # Combined, one scope would cover the other's rows.
+
+    def __or__(self, other: models.QuerySet[M]) -> Self:
+        self._require_scopes([self, other])
+        return super().__or__(other)
+
+    def __xor__(self, other: models.QuerySet[M]) -> Self:
+        self._require_scopes([self, other])
+        both: Self = super().__xor__(other)  # type: ignore[misc]  # absent from the stubs
+        return both
+
+    def union(self, *others: models.QuerySet[Any, Any], all: bool = False) -> Self:
+        self._require_scopes([self, *others])
+        return super().union(*others, all=all)
+
+    def _require_scopes(self, querysets: Iterable[models.QuerySet[Any, Any]]) -> None:
+        for queryset in querysets:
+            if isinstance(queryset, ScopedQuerySet):
+                queryset._require_scope()
 
 
 class ThreadScopedQuerySet(ScopedQuerySet[M]):

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+from checkpoints.keys import providers
+
 
 class CheckpointsConfig(AppConfig):
     name = "checkpoints"
     verbose_name = "Checkpoints"
+
+    def ready(self) -> None:
+        providers.check_settings()

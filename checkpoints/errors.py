@@ -1,7 +1,8 @@
 """Everything that the checkpoint log refuses, and whether trying again helps.
 
     CheckpointsError
-    ├─ NotStorable, NotJson, BadOperation, FutureSchema     what was given does not fit
+    ├─ NotStorable, NotJson, BadOperation                   what was given does not fit
+    ├─ FutureSchema, MissingMigration                       state of another version
     ├─ DecryptionError ─ NotSealed                          a record does not open
     ├─ UnknownKey, Shredded                                 its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
@@ -80,6 +81,20 @@ class FutureSchema(CheckpointsError):
         )
         self.found = found
         self.known = known
+
+
+class MissingMigration(CheckpointsError):
+    """Old state cannot be read: the agent has no migration from its version."""
+
+    code = "missing_migration"
+    status = 500
+
+    def __init__(self, version: int) -> None:
+        super().__init__(
+            f"No migration is registered from schema version {version}. "
+            "Register one, or deploy the version that had it."
+        )
+        self.version = version
 
 
 class DecryptionError(CheckpointsError):

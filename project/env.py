@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 KEY_BYTES = 32  # AES-256
+ESCAPES = " (an @ in the password is written %40, a / %2F, a : %3A)"
 
 
 def optional(name: str) -> str | None:
@@ -126,8 +127,7 @@ def database(name: str) -> dict[str, Any]:
         port = url.port
     except ValueError as error:
         raise ImproperlyConfigured(
-            f"{name} cannot be read as {expected} (an @ or / in the password is"
-            " written %40 or %2F)."
+            f"{name} cannot be read; expected {expected}{ESCAPES}."
         ) from error
     if url.scheme not in {"postgresql", "postgres"}:
         raise ImproperlyConfigured(
@@ -136,7 +136,9 @@ def database(name: str) -> dict[str, Any]:
         )
     dbname = unquote(url.path.removeprefix("/"))
     if not dbname or "/" in dbname:
-        raise ImproperlyConfigured(f"{name} names no database; expected {expected}.")
+        raise ImproperlyConfigured(
+            f"{name} names no database; expected {expected}{ESCAPES}."
+        )
     options = dict(parse_qsl(url.query))
     return {
         "ENGINE": "django.db.backends.postgresql",

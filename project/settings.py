@@ -163,9 +163,14 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = Path(env.text("STATIC_ROOT", str(BASE_DIR / "staticfiles")))
 # A local installation serves the files where they lie and needs no `collectstatic`.
 WHITENOISE_USE_FINDERS = LOCAL
+STATIC_ROOT = (
+    None if LOCAL else env.text("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
+)
+# Looked at anew for each request: a file that changed under a running server would
+# else be cut to its old length.
+WHITENOISE_AUTOREFRESH = LOCAL
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {

@@ -8,8 +8,8 @@ from project import health
 
 admin.site.site_header = admin.site.site_title = "Holdpoint admin"
 
-handler403 = "agents.pages.respond.not_allowed"
-handler404 = "agents.pages.respond.not_found"
+handler403 = "agents.pages.refusals.not_allowed"
+handler404 = "agents.pages.refusals.not_found"
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),

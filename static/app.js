@@ -58,7 +58,7 @@ function refreshHotkeys(scope) {
   });
 }
 
-const warned = new WeakSet();
+let warned = new WeakSet();
 
 function canBeSeen(element, limit) {
   const { bottom, width } = element.getBoundingClientRect();
@@ -75,7 +75,7 @@ function mayFire(control) {
     (element) => !canBeSeen(element, limit),
   );
   if (!unseen) return true;
-  unseen.scrollIntoView({ block: "nearest" });
+  unseen.scrollIntoView({ block: "end" });
   warned.add(control);
   say(`Look at this first, then press ${control.dataset.hotkey} again.`);
   return false;
@@ -83,7 +83,9 @@ function mayFire(control) {
 
 document.addEventListener(
   "hotkey-fire", // does not bubble
-  (event) => mayFire(event.target) || event.preventDefault(),
+  (event) => {
+    if (!mayFire(event.target)) event.preventDefault();
+  },
   true,
 );
 
@@ -227,7 +229,7 @@ addEventListener("pageshow", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  event.target.form?.matches("[data-auto]") && event.target.form.requestSubmit();
+  if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
 });
 
 // ---- htmx
@@ -263,6 +265,7 @@ document.addEventListener("htmx:after:process", (event) => prepare(event.target)
 
 function prepare(scope) {
   const part = scope instanceof Element ? scope : document.body;
+  warned = new WeakSet(); // what was looked at may not be what is there now
   refreshHotkeys(part);
   each(part, "dialog[data-modal]", showModal);
   each(part, ".toast", fade);

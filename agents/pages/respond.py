@@ -94,20 +94,3 @@ def login_expired(request: HttpRequest) -> HttpResponse:
     htmx: HtmxDetails = request.htmx  # type: ignore[attr-defined]  # HtmxMiddleware
     login = redirect_to_login(htmx.current_url_abs_path or "/")
     return HttpResponse(status=401, headers={"HX-Redirect": login["Location"]})
-
-
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """404, and the same for what never was and for what others own."""
-    return _refused(request, 404, {})
-
-
-def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403; the text of `PermissionDenied` says who can."""
-    return _refused(request, 403, {"reason": str(exception)})
-
-
-def _refused(
-    request: HttpRequest, status: int, context: dict[str, str]
-) -> HttpResponse:
-    fragment = f"_{status}.html" if is_fragment(request) else f"{status}.html"
-    return render(request, fragment, context, status=status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -41,8 +42,14 @@ def visible(text: object) -> SafeString:
             for part in parts(text)
         ),
     )
-    # Letters that read from the right must not reorder what stands beside the text.
-    return pieces if text.isascii() else format_html("<bdi>{}</bdi>", pieces)
+    if any(map(_reads_leftwards, text)):
+        # It must not reorder what stands beside it.
+        return format_html("<bdi>{}</bdi>", pieces)
+    return pieces
+
+
+def _reads_leftwards(char: str) -> bool:
+    return unicodedata.bidirectional(char) in {"R", "AL", "AN"}
 
 
 def json_pretty(value: Any) -> SafeString:

@@ -1,0 +1,3 @@
+"""The agent's step, its rules and digests as functions of their arguments."""
+
+from __future__ import annotations

@@ -9,7 +9,7 @@
 {{ amount|money:"EUR" }}                          exact
 {% status run.status %}  {% risk approval.risk %}  {% effect call.effect %}
 {% kind checkpoint.kind %}                        the letter before a step
-{{ id|short }}                                    thread 7f3a
+{{ id|short }}  {{ name|initials }}               7f3a, MO
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ KIND = {
 def icon(name: str, size: str = "") -> SafeString:
     """An icon of the sprite, in the colour of the text; `size` "s" is 12 px."""
     return format_html(
-        '<svg class="i{}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        '<svg class="i{}" width="16" height="16" aria-hidden="true">'
+        '<use href="{}#{}"/></svg>',
         f" {size}" if size else "",
         static("icons.svg"),
         name,

@@ -67,9 +67,14 @@ def same(one: object, other: object) -> bool:
     return one == other and _no_twins(one, other)
 
 
+def text(value: object) -> str:
+    """The canonical form of a value that is known to be storable, not yet as bytes."""
+    return _encoder.encode(value)
+
+
 def size(value: object) -> int:
     """About how much a storable value takes, in characters. Checks nothing."""
-    return len(_encoder.encode(value))
+    return len(text(value))
 
 
 def depth(value: object) -> int:

@@ -73,7 +73,13 @@ class Postgres:
 
     def child(self) -> Child:
         self._create()
-        options = {"listen_addresses": "", "unix_socket_directories": str(self.sockets)}
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.sockets),
+            # Its log names errors, and quotes neither rows nor statements.
+            "log_error_verbosity": "terse",
+            "log_min_error_statement": "panic",
+        }
         if not self.durable:  # a cluster for one test run
             options |= {"fsync": "off", "full_page_writes": "off"}
         settings = [part for k, v in options.items() for part in ("-c", f"{k}={v}")]
@@ -118,6 +124,9 @@ class Postgres:
             return in_namespace
         nobody = RunAs(user=owner or pwd.getpwnam("nobody").pw_uid)
         make_folder(self.data)
+        for folder in (DATA, *self.data.parents):
+            if folder.is_relative_to(DATA):
+                folder.chmod(0o711)  # to pass through; what is inside stays private
         if not (nobody.can_run(binary) and _passable(nobody, self.data)):
             self._move_out(nobody)
         return nobody
@@ -129,11 +138,9 @@ class Postgres:
         home.mkdir(mode=0o755, exist_ok=True)
         if home.is_symlink() or home.stat().st_uid != 0:
             raise Problem(f"{home} is not root's; remove it, or give DATABASE_URL.")
-        if not (home / "pg" / "bin" / "postgres").exists():
-            part = home / f"pg.{os.getpid()}"
-            shutil.copytree(self.bin.parent, part, symlinks=True)
-            part.rename(home / "pg")
-        self.bin = home / "pg" / "bin"
+        if not nobody.can_run(self.bin / "postgres"):
+            self.bin = _copy(self.bin, home)
+        self.data.rmdir()
         self.data = home / str(self.data.relative_to(DATA)).replace("/", "-")
         if not nobody.can_run(self.bin / "postgres"):
             raise Problem(
@@ -211,6 +218,19 @@ class Postgres:
 
 def _passable(who: RunAs, folder: Path) -> bool:
     return who.run("/bin/sh", "-c", 'cd "$1"', "sh", folder.parent).returncode == 0
+
+
+def _copy(binaries: Path, home: Path) -> Path:
+    """The wheel's installation and the libraries beside it, placed as they were."""
+    packages = binaries.parent.parent.parent  # site-packages/<package>/pginstall18/bin
+    copy = home / binaries.relative_to(packages)
+    if not (copy / "postgres").exists():
+        package = binaries.parent.parent.name
+        for folder in (f"{package}.libs", str(binaries.parent.relative_to(packages))):
+            shutil.copytree(
+                packages / folder, home / folder, symlinks=True, dirs_exist_ok=True
+            )
+    return copy
 
 
 def _postgres_binaries() -> Path:

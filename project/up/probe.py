@@ -33,7 +33,7 @@ def postgres() -> str | None:
         ) as connection:
             version = connection.info.server_version // 10_000
     except psycopg.Error as error:
-        said = str(error).strip().splitlines()[-1]
+        said = str(error).strip().partition("\n")[0]
         return f"DATABASE_URL is set, but {where} cannot be used: {said}"
     if version < OLDEST_POSTGRES:
         return f"DATABASE_URL: {where} is PostgreSQL {version}; {OLDEST_POSTGRES} is the oldest that works."

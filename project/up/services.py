@@ -38,6 +38,7 @@ class Services:
 
     env: dict[str, str]
     embedded: list[str] = field(default_factory=list)
+    postgres: Postgres | None = None
 
 
 def given(name: str) -> bool:
@@ -101,7 +102,9 @@ def start(
     sockets = socket_folder(data)
     servers: list[Postgres | Valkey] = []
     if "DATABASE_URL" not in asked:
-        postgres = Postgres(data / "postgres", sockets, durable=durable)
+        postgres = services.postgres = Postgres(
+            data / "postgres", sockets, durable=durable
+        )
         services.env["DATABASE_URL"] = postgres.url
         servers.append(postgres)
     if "REDIS_URL" not in asked:
@@ -138,11 +141,15 @@ def throwaway(env: dict[str, str], *, durable: bool) -> Iterator[Services]:
     _clear_abandoned(parent)
     data = make_folder(parent / str(os.getpid()))
     with Supervisor() as supervisor:
+        services: Services | None = None
         try:
-            yield start(supervisor, env, data, durable=durable)
+            services = start(supervisor, env, data, durable=durable)
+            yield services
         finally:
             supervisor.stop()
             forget_sockets(data)
+            if services is not None and services.postgres is not None:
+                services.postgres.remove()  # it may have had to move out of `data`
             shutil.rmtree(data, ignore_errors=True)
 
 

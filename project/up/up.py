@@ -131,7 +131,7 @@ def _ready(address: str, logins: str, servers: list[str], scripted: bool) -> str
         "Model": "scripted model (OPENAI_API_KEY and OPENAI_BASE_URL are not set)"
         if scripted
         else os.environ.get("OPENAI_BASE_URL") or "OpenAI",
-        "Data": f"{_here(DATA)}: with the keys in it, without which nothing opens",
+        "Data": f"{_here(DATA)} (the keys too: without them nothing opens)",
         "Logs": _here(LOGS),
         "Stop": "Ctrl-C",
     }

@@ -1,0 +1,28 @@
+"""404 and 403, as a page or, for HTMX, as a note in the place of the fragment."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agents.pages.principal import principal_of
+from agents.pages.respond import is_fragment
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """404, and the same for what never was and for what others own."""
+    return _refused(request, 404)
+
+
+def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """403; the text of `PermissionDenied` says who can."""
+    return _refused(request, 403, reason=str(exception))
+
+
+def _refused(request: HttpRequest, status: int, **context: str) -> HttpResponse:
+    if is_fragment(request):
+        return render(request, f"_{status}.html", context, status=status)
+    if not hasattr(request, "principal"):
+        # No view has asked who this is; the navigation wants to know.
+        request.principal = principal_of(request)  # type: ignore[attr-defined]
+    return render(request, f"{status}.html", context, status=status)

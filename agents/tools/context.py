@@ -1,0 +1,65 @@
+"""What a running tool gets from us, if it asks for it: its key, and working memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.errors import ToolError
+from checkpoints.errors import BadOperation, NotStorable
+from checkpoints.pure import ops
+from checkpoints.pure.codec import State, canonical, parse
+from checkpoints.pure.ops import Op, fold
+from checkpoints.pure.pointer import pointer
+
+# The transcript and the parameters are the engine's to change.
+_CLOSED = frozenset({"messages", "params", "tool_results", "environment", "_schema"})
+
+
+class IdempotencyKey(str):
+    """The key of the call: the same each time that this one call is tried."""
+
+    __slots__ = ()
+
+
+class ToolContext:
+    """Working memory, as the tool sees and changes it.
+
+    Changes are operations: they are committed with the call's result, or not at all
+    when the tool fails.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._ops: list[Op] = []
+
+    def get(self, channel: str, default: Any = None) -> Any:
+        """A copy of a channel (`facts`, `plan`, `vars` …), with this tool's changes."""
+        if channel not in self._state:
+            return default
+        return parse(canonical([self._state[channel]]))[0]  # type: ignore[index]  # a list
+
+    def set(self, channel: str, value: Any) -> None:
+        """Replace a channel."""
+        self._change(channel, ops.set_(pointer(channel), value))
+
+    def put(self, channel: str, key: str, value: Any) -> None:
+        """Put a value under a key of a channel that is an object: facts, vars."""
+        self._change(channel, ops.put(pointer(channel), key, value))
+
+    def append(self, channel: str, value: Any) -> None:
+        """Add to the end of a channel that is a list: plan, decisions, todos."""
+        self._change(channel, ops.append(pointer(channel), value))
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        return tuple(self._ops)
+
+    def _change(self, channel: str, op: Op) -> None:
+        if channel in _CLOSED:
+            raise ToolError(f"The channel {channel!r} is not a tool's to change.")
+        try:
+            copy: Op = parse(canonical(op))  # type: ignore[assignment]  # a list
+            self._state = fold(self._state, [copy])
+        except (BadOperation, NotStorable) as error:
+            raise ToolError(f"Working memory was not changed: {error}") from error
+        self._ops.append(copy)

@@ -1,0 +1,47 @@
+"""The agents that this process knows, by name: what installed apps registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agents.errors import BadDeclaration, UnknownAgent
+from agents.tools.declare import Agent, Tool
+
+
+class Registry:
+    """Filled once, at start, from each installed app's `agents.py`."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, Agent] = {}
+
+    def register(self, agent: Agent) -> Agent:
+        known = self._agents.get(agent.name)
+        if known is not None and known is not agent:
+            raise BadDeclaration(f"Two agents are called {agent.name!r}.")
+        self._agents[agent.name] = agent
+        return agent
+
+    def agent(self, name: str) -> Agent:
+        """Raises UnknownAgent."""
+        try:
+            return self._agents[name]
+        except KeyError:
+            raise UnknownAgent(name, sorted(self._agents)) from None
+
+    def tool(self, agent: Agent | str, name: str) -> Tool:
+        """Raises UnknownAgent, UnknownTool."""
+        return (self.agent(agent) if isinstance(agent, str) else agent).tool(name)
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(sorted(self._agents.values(), key=lambda agent: agent.name))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._agents
+
+
+registry = Registry()
+
+
+def register(agent: Agent) -> Agent:
+    """Offer an agent to every workspace."""
+    return registry.register(agent)

@@ -1,0 +1,79 @@
+"""The audit log: who did what to which row, when, and how it ended. Ids, never content."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Model
+
+from checkpoints.access import Principal, RunPrincipal, SystemPrincipal, UserPrincipal
+from checkpoints.models import AuditEvent
+
+Detail = UUID | int | bool | str | None | list[str]
+
+
+def record(
+    principal: Principal | None,
+    action: str,
+    *,
+    obj: Model | None = None,
+    workspace_id: UUID | None = None,
+    outcome: str = "ok",
+    purpose: str = "",
+    via: str = "web",
+    **detail_ids: Detail,
+) -> None:
+    """Write one event, in the transaction that makes the change which it records.
+
+    The workspace is the principal's, or the object's, unless given. `detail_ids` are
+    ids, counts and codes; never anything that a person or a model wrote.
+    """
+    AuditEvent.objects.create(
+        workspace_id=workspace_id or _workspace(principal, obj),
+        action=action,
+        object_type=obj._meta.label_lower if obj is not None else "",
+        object_id=obj.pk if obj is not None and isinstance(obj.pk, UUID) else None,
+        outcome=outcome,
+        purpose=purpose,
+        **_who(principal, via),
+        detail=_in_json({**_for_whom(principal), **detail_ids}),
+    )
+
+
+def _workspace(principal: Principal | None, obj: Model | None) -> UUID | None:
+    if principal is not None:
+        return principal.workspace_id
+    workspace: UUID | None = getattr(obj, "workspace_id", None)
+    return workspace
+
+
+def _who(principal: Principal | None, via: str) -> dict[str, Any]:
+    match principal:
+        case UserPrincipal():
+            return {
+                "actor_id": principal.user_id,
+                "session": principal.session,
+                "address": principal.address or None,
+                "via": via,
+            }
+        case RunPrincipal() | SystemPrincipal():
+            return {"via": "worker" if via == "web" else via}
+    return {"via": via}
+
+
+def _for_whom(principal: Principal | None) -> dict[str, Detail]:
+    match principal:
+        case RunPrincipal():
+            return {"run": principal.run_id, "grant": principal.grant_id}
+        case SystemPrincipal():
+            return {"task": principal.task}
+    return {}
+
+
+def _in_json(detail: dict[str, Detail]) -> dict[str, Any]:
+    return {
+        name: str(value) if isinstance(value, UUID) else value
+        for name, value in detail.items()
+        if value not in (None, "")
+    }

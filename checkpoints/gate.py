@@ -1,0 +1,207 @@
+"""The gate: the only way from sealed to plain, and back.
+
+    seen = gate.admit(request.principal, purpose="read thread", threads=[thread])
+    title = seen.open(thread, "title")
+
+`admit` checks the right to read and commits an access row to the audit log; then, and
+only then, the pass that it returns opens records. Nothing decrypts on its own: not a
+field, not a repr, not the admin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Model
+
+from checkpoints import audit
+from checkpoints.access import (
+    Principal,
+    Reason,
+    Role,
+    RunPrincipal,
+    SystemPrincipal,
+    UserPrincipal,
+)
+from checkpoints.errors import NotPermitted
+from checkpoints.keys import hierarchy
+from checkpoints.models import DataKey, Grant, Membership, Thread
+from checkpoints.pure import codec, envelope
+from checkpoints.pure.envelope import NIL, Context
+
+RECORD_SCHEMA = 1
+
+
+def admit(
+    principal: Principal,
+    *,
+    purpose: str,
+    threads: Iterable[Thread] = (),
+    steps: str = "",
+) -> Pass:
+    """A pass to records of these threads and of the workspace itself.
+
+    The access row (one per thread, or one that counts them) is committed before this
+    returns, so a later rollback cannot erase it: do not call it in a transaction.
+    `steps` says which ones, as "0-41". Raises NotPermitted when the principal may not
+    read them, or may no longer.
+    """
+    wanted = {thread.pk for thread in threads}
+    _require_right(principal, wanted)
+    with transaction.atomic(durable=True):
+        _record(principal, purpose, wanted, steps)
+    return Pass(principal, frozenset(wanted))
+
+
+class Pass:
+    """Opens records of the threads that it was made for, while the right to read lasts."""
+
+    def __init__(self, principal: Principal, threads: frozenset[UUID]) -> None:
+        """Made by `admit`, which has checked and recorded."""
+        self.principal = principal
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"Pass({len(self._threads)} threads)"
+
+    def open(self, row: Model, field: str) -> Any:
+        """The value that `seal` was given; None when the column is NULL.
+
+        Raises NotPermitted for a row of another thread or workspace, DecryptionError
+        when the record does not open, Shredded when its key was destroyed.
+        """
+        return self.open_all([row], field)[0]
+
+    def open_all(self, rows: Sequence[Model], field: str) -> list[Any]:
+        """As `open`, for many rows with one query for their keys."""
+        records: list[tuple[Model, bytes | None]] = []
+        for row in rows:
+            self._require_admitted(row)
+            sealed = getattr(row, field)
+            records.append((row, None if sealed is None else bytes(sealed)))
+        self.require_right()
+        keys = hierarchy.data_keys(
+            envelope.key_id(record) for _, record in records if record is not None
+        )
+        return [
+            None
+            if record is None
+            else codec.parse(
+                envelope.open_sealed(
+                    record,
+                    key=keys[envelope.key_id(record)],
+                    context=context(row, field),
+                )
+            )
+            for row, record in records
+        ]
+
+    def require_thread(self, thread_id: UUID) -> None:
+        """Raises NotPermitted for a thread that this pass was not made for."""
+        if thread_id not in self._threads:
+            raise NotPermitted("This pass was not made for that thread.")
+
+    def require_right(self) -> None:
+        """A run's pass lives for minutes: whether it still may is asked at each use."""
+        if isinstance(self.principal, RunPrincipal):
+            _require_grant(self.principal)
+
+    def _require_admitted(self, row: Any) -> None:
+        if row.workspace_id != self.principal.workspace_id:
+            raise NotPermitted("This pass was made for another workspace.")
+        thread_id = getattr(row, "thread_id", None)
+        if thread_id is not None:
+            self.require_thread(thread_id)
+
+
+def seal(row: Model, field: str, value: Any) -> bytes:
+    """`value` (JSON) as the sealed record for this column of this row.
+
+    The row has its primary key, its workspace and, where it belongs to one, its thread.
+    Raises NotStorable when the value is not JSON, Shredded, UnknownKey.
+    """
+    thread_id = getattr(row, "thread_id", None)
+    key = (
+        hierarchy.workspace_key(_workspace_of(row), DataKey.Purpose.DETAIL)
+        if thread_id is None
+        else hierarchy.thread_keys(thread_id).data
+    )
+    return envelope.seal(codec.canonical(value), key=key, context=context(row, field))
+
+
+def context(row: Model, field: str) -> Context:
+    """The place that a sealed column's record is bound to.
+
+    `step` is the row's where it has one, as the operations of a checkpoint do.
+    """
+    return Context(
+        purpose=f"{row._meta.label_lower}.{field}",
+        workspace=_workspace_of(row),
+        thread=getattr(row, "thread_id", None) or NIL,
+        object=row.pk,
+        step=getattr(row, "step", 0),
+        schema=RECORD_SCHEMA,
+    )
+
+
+def _workspace_of(row: Any) -> UUID:
+    workspace: UUID = row.workspace_id
+    return workspace
+
+
+def _require_right(principal: Principal, wanted: set[UUID]) -> None:
+    match principal:
+        case UserPrincipal():
+            _require_member(principal)
+            readable = Thread.objects.for_user(principal)
+        case RunPrincipal():
+            _require_grant(principal)
+            readable = Thread.objects.for_run(principal)
+        case SystemPrincipal():
+            readable = Thread.objects.unscoped(Reason.GATE).filter(
+                workspace_id=principal.workspace_id
+            )
+    if wanted and readable.filter(pk__in=wanted).count() != len(wanted):
+        raise NotPermitted("This thread is not shared with you.")
+
+
+def _require_member(principal: UserPrincipal) -> None:
+    if not principal.may_read:
+        raise NotPermitted("An auditor reads the audit log, not what agents did.")
+    still = Membership.objects.for_user(principal).filter(
+        user_id=principal.user_id, user__is_active=True, role=principal.role
+    )
+    if not still.exists():
+        raise NotPermitted("You are no longer a member with this role.")
+
+
+def _require_grant(principal: RunPrincipal) -> None:
+    grant = (
+        Grant.objects.for_run(principal)
+        .filter(pk=principal.grant_id, revoked_at=None, user__is_active=True)
+        .first()
+    )
+    if grant is None:
+        raise NotPermitted("The grant of this run was revoked.")
+    member = (
+        Membership.objects.unscoped(Reason.GATE)
+        .filter(workspace_id=principal.workspace_id, user_id=grant.user_id)
+        .exclude(role=Role.AUDITOR)
+    )
+    if not member.exists():
+        raise NotPermitted("The person whom this run acts for is no longer a member.")
+
+
+def _record(principal: Principal, purpose: str, threads: set[UUID], steps: str) -> None:
+    # Thread(pk) without a query: only the id and the model's name are recorded.
+    only = Thread(pk=next(iter(threads))) if len(threads) == 1 else None
+    if len(threads) > 1:
+        ids = sorted(map(str, threads))
+        audit.record(
+            principal, "open", purpose=purpose, count=len(ids), threads=ids, steps=steps
+        )
+    else:
+        audit.record(principal, "open", obj=only, purpose=purpose, steps=steps)

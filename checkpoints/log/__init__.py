@@ -1,0 +1,3 @@
+"""The checkpoint log: append, read, fork."""
+
+from __future__ import annotations

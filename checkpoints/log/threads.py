@@ -1,0 +1,158 @@
+"""Begin a thread, and fork it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from checkpoints import gate
+from checkpoints.access import Reason
+from checkpoints.errors import NotPermitted
+from checkpoints.keys import hierarchy
+from checkpoints.log.append import NewStep, StepMeta, commit, writer
+from checkpoints.models import Branch, Checkpoint, Group, Thread, Workspace
+from checkpoints.pure import ops as operations
+from checkpoints.pure.codec import State
+from checkpoints.pure.ops import Op
+
+MAIN = "main"  # name of a thread's first branch
+
+
+def create_thread(
+    *,
+    workspace: Workspace,
+    owner_id: int | None,
+    title: str,
+    state: State,
+    label: str,
+    visibility: str = Thread.Visibility.WORKSPACE,
+    group: Group | None = None,
+    origin: str = Thread.Origin.RUN,
+    external_id: str | None = None,
+    request_key: UUID | None = None,
+    actor_id: int | None = None,
+    kind: str = Checkpoint.Kind.INPUT,
+) -> Branch:
+    """A thread with its keys and its main branch, whose step 0 sets `state`.
+
+    A repeated `request_key` returns the first call's branch as it is now. Raises
+    NotStorable, and NotPermitted when someone else used the key.
+    """
+    thread = Thread(
+        workspace=workspace,
+        owner_id=owner_id,
+        visibility=visibility,
+        group=group,
+        origin=origin,
+        external_id=external_id,
+        request_key=request_key,
+    )
+    branch = Branch(workspace=workspace, thread=thread, created_by_id=owner_id)
+    try:
+        with transaction.atomic():
+            hierarchy.create_thread_keys(thread)
+            thread.title = gate.seal(thread, "title", title)
+            thread.save(force_insert=True)
+            branch.name = gate.seal(branch, "name", MAIN)
+            branch.save(force_insert=True)
+            _append(
+                branch,
+                NewStep(
+                    kind=kind,
+                    ops=[operations.reset(state)],
+                    label=label,
+                    meta=StepMeta(actor_id=actor_id),
+                ),
+            )
+    except IntegrityError:
+        # Either the same form, sent twice, or a mistake, which stays one.
+        first = (
+            Branch.objects.unscoped(Reason.WORKER)
+            .filter(workspace=workspace, thread__request_key=request_key, parent=None)
+            .select_related("thread")
+            .first()
+            if request_key is not None
+            else None
+        )
+        if first is None:
+            raise
+        _require_own(first.thread.owner_id, owner_id)
+        return first
+    return _reread(branch)
+
+
+def fork(
+    source: Checkpoint,
+    *,
+    name: str,
+    by_id: int | None,
+    ops: Sequence[Op] = (),
+    label: str = "",
+    request_key: UUID | None = None,
+) -> Branch:
+    """A new branch that goes on from `source`, whose thread and branch stay untouched.
+
+    One row, and one `edit` step when there are operations to begin with; that these fit
+    the state is the caller's to check. A repeated `request_key` returns the first call's
+    branch. Raises NotStorable, Shredded, and NotPermitted when someone else used the key.
+    """
+    branch = Branch(
+        workspace_id=source.workspace_id,
+        thread_id=source.thread_id,
+        parent_id=source.branch_id,
+        forked_from=source,
+        fork_step=source.step,
+        head=source,
+        head_step=source.step,
+        head_mac=bytes(source.state_mac),
+        request_key=request_key,
+        created_by_id=by_id,
+    )
+    branch.name = gate.seal(branch, "name", name)
+    try:
+        with transaction.atomic():
+            branch.save(force_insert=True)
+            if ops:
+                _append(
+                    branch,
+                    NewStep(
+                        kind=Checkpoint.Kind.EDIT,
+                        ops=ops,
+                        label=label,
+                        meta=StepMeta(actor_id=by_id),
+                    ),
+                )
+    except IntegrityError:
+        first = (
+            Branch.objects.unscoped(Reason.WORKER)
+            .filter(thread_id=source.thread_id, request_key=request_key)
+            .first()
+            if request_key is not None
+            else None
+        )
+        if first is None:
+            raise
+        _require_own(first.created_by_id, by_id)
+        return first
+    return _reread(branch)
+
+
+def _append(branch: Branch, step: NewStep) -> None:
+    """Commit the first step of a branch that nobody else can know yet."""
+    commit(writer(branch), step)
+
+
+def _reread(branch: Branch) -> Branch:
+    """With what the database filled in, and the head where the commit moved it."""
+    return (
+        Branch.objects.unscoped(Reason.WORKER)
+        .select_related("thread", "workspace")
+        .get(pk=branch.pk)
+    )
+
+
+def _require_own(theirs: int | None, mine: int | None) -> None:
+    if theirs != mine:
+        raise NotPermitted("This request key was used by someone else.")
