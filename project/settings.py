@@ -137,6 +137,9 @@ LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
 OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
+# One step tries again where that may help: so often, and for so long in all.
+MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
+MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)
 
 # People
 

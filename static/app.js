@@ -9,6 +9,7 @@
 //   data-copy="text"        copies the text, or the page's address when empty
 //   data-dismiss            removes the toast or note it stands in
 //   data-default            the button that Ctrl+Enter presses (else the form's first)
+//   data-fill="#id"         a radio whose value is put into that field, unless someone wrote there
 //   data-auto               a form that submits when one of its fields changes
 //   data-show-pane="step"   on a phone, shows one pane of the debugger
 
@@ -228,7 +229,17 @@ addEventListener("pageshow", (event) => {
   }
 });
 
+// A canned answer starts the text; what was typed is never lost to a click.
+function fill(radio) {
+  const field = document.querySelector(radio.dataset.fill);
+  const canned = [...document.getElementsByName(radio.name)].map((other) => other.value);
+  if (!field || (field.value && !canned.includes(field.value))) return;
+  field.value = radio.value;
+  field.focus();
+}
+
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-fill]")) fill(event.target);
   if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
 });
 

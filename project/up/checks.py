@@ -8,7 +8,7 @@ import secrets
 import shutil
 
 from project.up import services, venv
-from project.up.paths import ROOT, Problem
+from project.up.paths import ROOT, VENV, Problem
 
 # A test run depends on what it sets itself, not on how this shell is set up.
 CLEARED = (
@@ -21,6 +21,8 @@ CLEARED = (
     "KEY_ENCRYPTION_KEYS",
     "LEASE_SECONDS",
     "LOG_LEVEL",
+    "MODEL_ATTEMPTS",
+    "MODEL_DEADLINE_SECONDS",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "SECRET_KEY",
@@ -70,38 +72,34 @@ def lint(arguments: list[str]) -> int:
         "ALLOWED_HOSTS": "holdpoint.example",
     }
     templates = sorted(str(path) for path in (ROOT / "templates").rglob("*.html"))
-    checks: dict[str, tuple[list[str], dict[str, str]]] = {
-        "ruff check": (["-m", "ruff", "check", ".", "dev"], env),
-        "ruff format": (["-m", "ruff", "format", "--check", ".", "dev"], env),
-        "mypy": (["-m", "mypy", "."], env),
-        "import-linter": (
-            ["-c", "from importlinter.cli import lint_imports_command as c; c()"],
-            env,
-        ),
-        "djade": (
-            ["-m", "djade", "--target-version", "5.2", "--check", *templates],
-            env,
-        ),
-        "migrations": (
-            ["-W", "ignore", "manage.py", "makemigrations", "--check", "--dry-run"],
-            env,
-        ),
-        "deployment": (
-            ["manage.py", "check", "--deploy", "--fail-level", "WARNING"],
-            production,
-        ),
+    python, ruff = venv.PYTHON, [venv.PYTHON, "-m", "ruff"]
+    django = [python, "-W", "ignore::RuntimeWarning", "manage.py"]  # no database here
+    checks = {
+        "ruff check": [*ruff, "check", ".", "dev"],
+        "ruff format": [*ruff, "format", "--check", ".", "dev"],
+        "mypy": [python, "-m", "mypy", "."],
+        "import-linter": [_script("lint-imports"), "--no-logo"],
+        "djade": [_script("djade"), "--target-version", "5.2", "--check", *templates],
+        "migrations": [*django, "makemigrations", "--check", "--dry-run"],
+        "deployment": [*django, "check", "--deploy", "--fail-level", "WARNING"],
     }
     if not templates:
         del checks["djade"]
     failed = []
-    for name, (command, environment) in checks.items():
+    for name, command in checks.items():
         print(f"{name} …", flush=True)
-        done = services.run_quietly([venv.PYTHON, *command], environment)
+        done = services.run_quietly(
+            command, production if name == "deployment" else env
+        )
         if done.returncode:
             failed.append(name)
             print(done.stdout, flush=True)
     print(f"Failed: {', '.join(failed)}" if failed else f"{len(checks)} checks passed.")
     return 1 if failed else 0
+
+
+def _script(name: str) -> str:
+    return str(VENV / "bin" / name)
 
 
 def _clean_environment() -> dict[str, str]:

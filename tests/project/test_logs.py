@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import logging
+
+from project.logs import LineFormatter
+
+SECRET = "Helen flies to Lisbon"
+
+
+def line(message: str = "run failed", *args: object, **more) -> str:
+    extra = more.pop("extra", {})
+    record = logging.LogRecord(
+        "agents.runs", logging.ERROR, "f.py", 1, message, args, **more
+    )
+    for name, value in extra.items():
+        setattr(record, name, value)
+    return LineFormatter().format(record)
+
+
+def failure() -> BaseException:
+    try:
+        try:
+            raise KeyError(SECRET)
+        except KeyError as first:
+            raise ValueError(f"bad: {SECRET}") from first
+    except ValueError as error:
+        return error
+
+
+def test_an_event_is_one_line_with_its_time_and_ids():
+    text = line("run %s failed", "7f3a", exc_info=None, extra={"ids": {"fence": 3}})
+    assert text.endswith("Z ERROR agents.runs run 7f3a failed fence=3")
+
+
+def test_a_message_cannot_begin_a_line_of_its_own():
+    assert "\n" not in line("one\ntwo", exc_info=None)
+
+
+def test_an_exception_shows_its_class_and_places_and_not_what_it_says():
+    error = failure()
+    text = line(exc_info=(type(error), error, error.__traceback__))
+    assert "builtins.ValueError" in text
+    assert "caused by builtins.KeyError" in text
+    assert "in failure" in text
+    assert SECRET not in text

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from django.contrib.auth.models import User
+from django.test import Client
+
+STRICT = {
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+}
+
+
+def policy(answer) -> set[str]:
+    return set(answer["Content-Security-Policy"].split("; "))
+
+
+@pytest.fixture
+def staff(db) -> User:
+    return User.objects.create_user("stan", password="stan", is_staff=True)
+
+
+def test_every_page_carries_the_strict_policy(client: Client):
+    for path in ("/login", "/healthz", "/nothing-is-here"):
+        answer = client.get(path)
+        assert policy(answer) == STRICT
+        assert answer["X-Content-Type-Options"] == "nosniff"
+        assert answer["X-Frame-Options"] == "DENY"
+        assert answer["Referrer-Policy"] == "same-origin"
+        assert "camera=()" in answer["Permissions-Policy"]
+
+
+def test_only_the_admins_pages_may_carry_inline_code(admin_client: Client):
+    for path in ("/admin/", "/django-rq/"):
+        answer = admin_client.get(path)
+        assert answer.status_code == 200
+        assert "script-src 'self' 'unsafe-inline'" in policy(answer)
+        assert "default-src 'none'" in policy(answer)
+
+
+@pytest.mark.parametrize(
+    "path", ["/django-rq/", "/django-rq/stats.json", "/admin/django_rq/dashboard/"]
+)
+def test_queue_pages_are_for_superusers(client: Client, admin_client, staff, path):
+    assert admin_client.get(path).status_code == 200
+    assert client.get(path).status_code == 404
+    client.force_login(staff)
+    assert client.get(path).status_code == 404
+
+
+def test_static_files_are_served_whole_and_to_asynchronous_servers(client: Client):
+    answer = client.get("/static/admin/css/base.css")
+    assert answer.status_code == 200
+    assert not answer.streaming
+    assert answer["Content-Type"].startswith("text/css")
+    assert len(answer.content) == int(answer["Content-Length"])
+
+
+def test_a_static_file_that_has_not_changed_is_not_sent_again(client: Client):
+    first = client.get("/static/admin/css/base.css")
+    again = client.get(
+        "/static/admin/css/base.css", headers={"If-None-Match": first["ETag"]}
+    )
+    assert again.status_code == 304
+    assert again.content == b""
+
+
+def test_the_asgi_application_answers():
+    from project.asgi import application
+
+    async def ask() -> int:
+        browser = ApplicationCommunicator(
+            application,
+            {
+                "type": "http",
+                "method": "GET",
+                "path": "/healthz",
+                "query_string": b"",
+                "headers": [(b"host", b"localhost")],
+            },
+        )
+        await browser.send_input({"type": "http.request", "body": b""})
+        status: int = (await browser.receive_output())["status"]
+        await browser.wait()
+        return status
+
+    assert asyncio.run(ask()) == 200

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Read by ./dev, not by the settings.
+OF_DEV = {"PORT", "HOST", "CHROMIUM"}
+
+
+def read_by_settings() -> set[str]:
+    """The first argument of every call of a function of `project.env`."""
+    tree = ast.parse((ROOT / "project" / "settings.py").read_text())
+    return {
+        str(node.args[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "env"
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_every_setting_is_in_the_readme_and_no_other():
+    table = (ROOT / "README.md").read_text().partition("## Configuration")[2]
+    rows = re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)
+    assert set(rows) - OF_DEV == read_by_settings()
+    assert len(rows) == len(set(rows))
