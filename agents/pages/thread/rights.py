@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agents.models import Approval, Run, ToolCall
 from agents.pages.thread.steps import Wait
 from agents.pages.thread.subject import Subject
+from agents.tools import registry
 
 VIEWER = "Viewers read. An operator of the workspace can send messages and fork."
 
@@ -20,6 +21,7 @@ class Composer:
     said: str
     button: str = "Send"
     approval: Approval | None = None
+    agents: Sequence[str] = ()  # to choose from, where none has worked on the thread
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,7 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
         return Composer(False, VIEWER)
     run = subject.run
     if not subject.runs:
-        return Composer(
-            False, "No agent ran on this thread: it was imported to be read."
-        )
+        return _first(subject)
     if run is None or not run.is_live:
         step = subject.branch.head_step
         return Composer(True, f"Starts a run that goes on from step {step}.")
@@ -87,3 +87,12 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
             True, "delivered after the decision.", "Queue message", approval
         )
     return Composer(True, "Delivered before the agent's next step.", "Queue message")
+
+
+def _first(subject: Subject) -> Composer:
+    """Nobody worked on the thread yet, as on an imported one: somebody may begin."""
+    names = [agent.name for agent in registry]
+    if not names:
+        return Composer(False, "No agent is installed that could answer.")
+    step = subject.branch.head_step
+    return Composer(True, f"Starts a run that goes on from step {step}.", agents=names)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 from django_htmx.http import push_url, replace_url
 
 from agents.pages.principal import MemberRequest, member
-from agents.pages.thread.inspector import inspect
-from agents.pages.thread.map import branch_map
-from agents.pages.thread.panel import step_panel
-from agents.pages.thread.place import TABS, Place
-from agents.pages.thread.rights import actions, composer, waiting
-from agents.pages.thread.steps import Step, step_list
-from agents.pages.thread.status import branch_menu, thread_status, version
-from agents.pages.thread.subject import Subject, calls_of, load, marks, totals
+from agents.pages.thread.page import page_context
+from agents.pages.thread.status import version
 from checkpoints.models import Thread
-
-POLL = "every 2s"
 
 
 @require_safe
@@ -31,7 +21,7 @@ def thread(
     request: MemberRequest, pk: UUID, checkpoint: UUID | None = None
 ) -> HttpResponse:
     """The page. Without a checkpoint it stands at the tip and follows it."""
-    context = _context(request, pk, checkpoint)
+    context = page_context(request, pk, checkpoint=checkpoint)
     status = context["subject"].damage.status if context["subject"].damage else 200
     return render(request, "thread.html", context, status=status)
 
@@ -42,7 +32,7 @@ def parts(
     request: MemberRequest, pk: UUID, checkpoint: UUID | None = None
 ) -> HttpResponse:
     """The parts of the page that another step, tab or branch changes."""
-    context = _context(request, pk, checkpoint)
+    context = page_context(request, pk, checkpoint=checkpoint)
     response = render(request, "thread/_parts.html", context)
     return push_url(response, context["place"].page)
 
@@ -51,7 +41,7 @@ def parts(
 @member
 def scrub(request: MemberRequest, pk: UUID) -> HttpResponse:
     """As `parts`, while the scrubber moves: it keeps its thumb and the history its length."""
-    context = _context(request, pk, None)
+    context = page_context(request, pk)
     response = render(
         request, "thread/_parts.html", {**context, "scrubbing": True}
     )
@@ -68,109 +58,5 @@ def live(
     tag = version(list(thread.branches.all()), list(thread.runs.all()))
     if request.headers.get("HX-PTag") == tag:
         return HttpResponse(status=304)
-    context = _context(request, pk, checkpoint)
+    context = page_context(request, pk, checkpoint=checkpoint)
     return render(request, "thread/_parts.html", {**context, "polled": True})
-
-
-def _context(
-    request: MemberRequest, pk: UUID, checkpoint: UUID | None
-) -> dict[str, Any]:
-    subject = load(
-        request.principal, pk, branch=_uuid(request, "branch"), checkpoint=checkpoint
-    )
-    step = _number(request, "step")
-    at = subject.at(checkpoint, step)
-    tab = request.GET.get("tab", TABS[0])
-    branch = subject.branch.pk
-    tip = Place(
-        thread=pk,
-        branch=branch,
-        tab=tab if tab in TABS else TABS[0],
-        base=_uuid(request, "base"),
-        split=request.GET.get("split") == "1",
-    )
-    here = tip
-    if at is not None and (checkpoint is not None or step is not None):
-        here = tip.at(at.id, own=at.branch_id == branch)
-    calls = calls_of(subject) if subject.steps else []
-    lines = subject.lines
-    seen = _number(request, "seen")
-    return {
-        "subject": subject,
-        "thread": subject.thread,
-        "place": here,
-        "tip": tip,
-        "at": at,
-        "status": thread_status(subject),
-        "branches": branch_menu(lines, tip),
-        "tabs": [(name, here.on(name)) for name in TABS],
-        "totals": totals(subject.thread),
-        "map": branch_map(
-            lines,
-            marks(subject),
-            shown=branch,
-            at=(at.branch_id, at.step) if at else (branch, 0),
-            address=tip.step,
-        ),
-        "list": step_list(
-            subject.steps,
-            place=tip,
-            branch=branch,
-            branch_name=subject.names[branch],
-            parent_name=subject.parent_name,
-            current=at.step if at else 0,
-            people=subject.people,
-            waiting=waiting(subject, calls),
-        ),
-        "panel": step_panel(subject, tip, at, calls) if at else None,
-        "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
-        if at and not subject.sealed
-        else {},
-        "actions": actions(subject),
-        "composer": composer(subject, calls),
-        "request_key": uuid4(),
-        "following": here is tip,
-        "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,
-        "seen": subject.branch.head_step if seen is None or here is tip else seen,
-        **_addresses(subject, tip, here, at),
-        "version": version(subject.branches, subject.runs),
-        "poll": POLL if any(run.is_live for run in subject.runs) else "",
-    }
-
-
-def _addresses(
-    subject: Subject, tip: Place, here: Place, at: Step | None
-) -> dict[str, Any]:
-    """What is one click away and is no step of the list."""
-    thread = subject.thread.pk
-    found: dict[str, Any] = {
-        "unified": here.side_by_side(False),
-        "side_by_side": here.side_by_side(True),
-        "clear_base": here.against(None),
-        "scrub_url": reverse("agents:thread_scrub", args=[thread]) + tip.query,
-        "live": here.live,
-    }
-    if at is not None:
-        back = f"?branch={subject.branch.pk}"
-        found["fork_url"] = reverse("agents:fork", args=[thread, at.id]) + back
-        if at.step:
-            before = subject.steps[at.step - 1]
-            found["fork_before_url"] = (
-                reverse("agents:fork", args=[thread, before.id]) + back
-            )
-    return found
-
-
-def _uuid(request: HttpRequest, name: str) -> UUID | None:
-    """An id from the address; Http404 for what can be none."""
-    if not (text := request.GET.get(name)):
-        return None
-    try:
-        return UUID(text)
-    except ValueError:
-        raise Http404 from None
-
-
-def _number(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
