@@ -120,7 +120,7 @@ def threads(request: MemberRequest) -> HttpResponse:
     counts = _counts(everything)
     rows, earlier, later = _page(
         request.principal,
-        _filtered(everything, filters),
+        _filtered(everything.by_activity(), filters),
         filters,
         before=request.GET.get("before", ""),
         after=request.GET.get("after", ""),
@@ -146,17 +146,15 @@ def threads(request: MemberRequest) -> HttpResponse:
 
 
 def annotated(principal: UserPrincipal) -> ThreadQuerySet:
-    """Threads with their newest run, live ones first, and when something last happened."""
+    """Threads with their newest run, a live one before all others."""
     of_thread = {"thread": OuterRef("pk")}
     run = Run.objects.filter(**of_thread).order_by(
         Case(When(status__in=Run.LIVE, then=0), default=1), "-created_at"
     )
-    branch = Branch.objects.filter(**of_thread)
     return Thread.objects.for_user(principal).annotate(
         run_id=Subquery(run.values("pk")[:1]),
         run_status=Subquery(run.values("status")[:1]),
-        active_at=Subquery(branch.order_by("-updated_at").values("updated_at")[:1]),
-        is_forked=Exists(branch.filter(parent__isnull=False)),
+        is_forked=Exists(Branch.objects.filter(**of_thread, parent__isnull=False)),
     )
 
 
