@@ -264,7 +264,10 @@ def rows_of(
         .order_by("updated_at")
     ):
         branches.setdefault(branch.thread_id, []).append(branch)
-    newest = {thread: found[-1] for thread, found in branches.items()}
+    newest = {
+        thread.pk: _of_run(branches[thread.pk], runs.get(thread.run_id))  # type: ignore[attr-defined]  # annotated
+        for thread in threads
+    }
     labels = _labels(principal, newest.values(), opened)
     bars = _bars(principal, newest.values())
     sums = _sums(principal, ids)
@@ -292,6 +295,14 @@ def rows_of(
             )
         )
     return rows
+
+
+def _of_run(branches: Sequence[Branch], run: Run | None) -> Branch:
+    """The branch that a row tells of: its run's, else the one that moved last."""
+    for branch in branches:
+        if run is not None and branch.pk == run.branch_id:
+            return branch
+    return branches[-1]
 
 
 def _titles(opened: Pass, threads: Sequence[Thread]) -> list[str | None]:

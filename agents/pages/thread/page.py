@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -107,6 +108,8 @@ def _addresses(
         "unified": here.side_by_side(False),
         "side_by_side": here.side_by_side(True),
         "clear_base": here.against(None),
+        "set_base": here.against(at.id if at else None),
+        "base_place": replace(tip, checkpoint=here.base),
         "scrub_url": reverse("agents:thread_scrub", args=[thread]) + tip.query,
         "live": here.live,
     }
