@@ -22,11 +22,13 @@ def record(
     outcome: str = "ok",
     purpose: str = "",
     via: str = "web",
+    actor_id: int | None = None,
     **detail_ids: Detail,
 ) -> None:
     """Write one event, in the transaction that makes the change which it records.
 
-    The workspace is the principal's, or the object's, unless given. `detail_ids` are
+    The workspace is the principal's, or the object's, unless given; so is the person,
+    who outside a workspace (in the admin) is given as `actor_id`. `detail_ids` are
     ids, counts and codes; never anything that a person or a model wrote.
     """
     AuditEvent.objects.create(
@@ -36,7 +38,7 @@ def record(
         object_id=obj.pk if obj is not None and isinstance(obj.pk, UUID) else None,
         outcome=outcome,
         purpose=purpose,
-        **_who(principal, via),
+        **({"actor_id": actor_id} | _who(principal, via)),
         detail=_in_json({**_for_whom(principal), **detail_ids}),
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, OuterRef, Subquery
 
 from checkpoints import audit
 from checkpoints.access import (
@@ -179,20 +179,23 @@ def _require_member(principal: UserPrincipal) -> None:
 
 
 def _require_grant(principal: RunPrincipal) -> None:
+    role_now = (
+        Membership.objects.unscoped(Reason.GATE)
+        .filter(workspace_id=OuterRef("workspace_id"), user_id=OuterRef("user_id"))
+        .values("role")
+    )
     grant = (
         Grant.objects.for_run(principal)
-        .filter(pk=principal.grant_id, revoked_at=None, user__is_active=True)
+        .filter(pk=principal.grant_id, revoked_at=None)
+        .annotate(role_now=Subquery(role_now))
+        .values_list("user__is_active", "role_now")
         .first()
     )
     if grant is None:
         raise NotPermitted("The grant of this run was revoked.")
-    member = (
-        Membership.objects.unscoped(Reason.GATE)
-        .filter(workspace_id=principal.workspace_id, user_id=grant.user_id)
-        .exclude(role=Role.AUDITOR)
-    )
-    if not member.exists():
-        raise NotPermitted("The person whom this run acts for is no longer a member.")
+    is_active, role = grant
+    if not is_active or role in {None, Role.AUDITOR}:
+        raise NotPermitted("The person whom this run acts for may no longer read here.")
 
 
 def _record(principal: Principal, purpose: str, threads: set[UUID], steps: str) -> None:

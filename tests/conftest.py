@@ -60,7 +60,7 @@ def workspace(db) -> Workspace:
 def join(workspace) -> Join:
     def join(name, role=Role.OPERATOR, *, can_approve=False, to=None):
         to = to or workspace
-        user = User.objects.create_user(name, first_name=name.title(), password=name)
+        user = User.objects.create_user(name, first_name=name.title())
         Membership.objects.create(
             workspace=to, user=user, role=role, can_approve=can_approve
         )

@@ -2,8 +2,10 @@
 
 One statement reads the whole line, so that packing under way is seen whole or not at
 all. While reading, each step's MAC is computed again from its row, its opened operations
-and its parent's MAC, and the steps have to be there without a gap: a row that was
-altered, swapped, moved, removed or rolled back is refused by name.
+and its parent's MAC, and the steps have to be there without a gap, up to the head that
+the branch names: a row that was altered, swapped, moved or removed is refused by name.
+A branch put back to an earlier head with all that belongs to it, as a backup would, is
+whole; only an anchor outside the database can tell.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from uuid import UUID
 
 from django.db import connection
 
-from checkpoints.errors import BrokenChain, DecryptionError, Shredded, StepNotFound
-from checkpoints.gate import Pass, context
+from checkpoints.errors import BrokenChain, DecryptionError, StepNotFound
+from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
-from checkpoints.log.step import metadata
+from checkpoints.log.step import delta_context, metadata
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey
 from checkpoints.pure import chain, codec, envelope
 from checkpoints.pure.codec import State
@@ -181,11 +183,14 @@ def _verified(branch: Branch, rows: list[tuple[Any, ...]]) -> list[StepRecord]:
 
 def _keys(branch: Branch, rows: list[tuple[Any, ...]]) -> dict[UUID, envelope.DataKey]:
     """The keys of these rows. The statement has asked for each whether it still lives."""
-    ids = {row[2 + _COLUMNS.index("data_key")] for row in rows}
-    if not all(live for live, *_ in rows):
-        hierarchy.data_keys(ids)  # says which is destroyed, or unknown
-        raise Shredded(f"The keys of branch {short(branch.pk)} were destroyed.")
-    return hierarchy.data_keys_seen_alive(ids)
+    position = 2 + _COLUMNS.index("data_key")
+    for step, row in enumerate(rows):
+        if not row[0]:
+            hierarchy.data_keys([row[position]])  # destroyed, or unknown: says so
+            raise DecryptionError(
+                f"Step {step} of branch {short(branch.pk)} names a key of another thread."
+            )
+    return hierarchy.data_keys_seen_alive(row[position] for row in rows)
 
 
 def _open(
@@ -199,17 +204,12 @@ def _open(
         raise BrokenChain(
             f"The operations of step {step} of branch {short(branch.pk)} are missing."
         )
-    delta = CheckpointDelta(
-        checkpoint_id=values["id"],
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        step=step,
-    )
+    place = delta_context(branch.workspace_id, branch.thread_id, values["id"], step)
     try:
         return envelope.open_sealed(
             bytes(sealed),
             key=keys[values["data_key"]],
-            context=context(delta, "record"),
+            context=place,
         )
     except DecryptionError as error:
         raise DecryptionError(

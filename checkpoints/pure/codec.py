@@ -19,12 +19,18 @@ from typing import Any, Never
 import orjson
 
 from checkpoints.errors import NotJson, NotStorable
+from checkpoints.pure.strict import (
+    MAX_DEPTH,
+    MAX_INT,
+    MIN_INT,
+    first_problem,
+    has_surrogate,
+    shortened,
+)
 
 State = dict[str, Any]
 
-MAX_DEPTH = 64  # containers within containers, the outermost included
 MAX_BYTES = 16 * 1024 * 1024  # canonical bytes of one value, so of one step
-MIN_INT, MAX_INT = -(2**63), 2**64 - 1  # what orjson reads back exactly
 
 _encoder = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
@@ -103,7 +109,7 @@ def load_strict(text: str) -> Any:
     disagree about: a key given twice, NaN, numbers out of range, over-deep nesting.
     The text may still hold lone surrogates (as escapes): see `clean`.
     """
-    problem = _first_problem(text)
+    problem = first_problem(text)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -120,7 +126,9 @@ def load_strict(text: str) -> Any:
 
 
 def _check_structure(root: object) -> None:
-    room = MAX_BYTES  # every value takes a byte at least: bounds shared references
+    # What is left of MAX_BYTES, counting brackets, commas and empty keys only: enough
+    # to stop at a small value that holds itself so often that its text is huge.
+    room = MAX_BYTES
     # Each with its depth; the list around the root is not part of it.
     todo: list[tuple[Any, _Place, int]] = [([root], None, 0)]
     while todo:
@@ -131,7 +139,7 @@ def _check_structure(root: object) -> None:
                 f"is more than {MAX_DEPTH} levels deep",
                 "keep less nested data",
             )
-        room -= len(holder)
+        room -= 1 + len(holder) * (4 if type(holder) is dict else 1)
         if room < 0:
             _too_large()
         pairs: Iterator[tuple[Any, Any]]
@@ -143,7 +151,7 @@ def _check_structure(root: object) -> None:
                         f"has a key that is {_named(key)}",
                         "keys are text",
                     )
-                if not key.isascii() and _has_surrogate(key):
+                if not key.isascii() and has_surrogate(key):
                     raise NotStorable(
                         _path((place, key)),
                         "has a key with a lone surrogate",
@@ -155,7 +163,7 @@ def _check_structure(root: object) -> None:
         for key, value in pairs:
             kind = type(value)
             if kind is str:
-                if not value.isascii() and _has_surrogate(value):
+                if not value.isascii() and has_surrogate(value):
                     raise NotStorable(
                         _at(place, key, depth),
                         "has a lone surrogate",
@@ -200,7 +208,7 @@ def _no_twins(one: Any, other: Any) -> bool:
 def _clean(value: Any, place: _Place, depth: int, flagged: list[str]) -> Any:
     kind = type(value)
     if kind is str:
-        if value.isascii() or not _has_surrogate(value):
+        if value.isascii() or not has_surrogate(value):
             return value
         flagged.append(_path(place))
         # By way of UTF-16, which joins two halves that do belong together.
@@ -221,80 +229,6 @@ def _clean(value: Any, place: _Place, depth: int, flagged: list[str]) -> Any:
         ]
         return value if all(map(operator.is_, items, value)) else items
     return value
-
-
-_TOKEN = re.compile(
-    r"""
-      "(?P<string>(?:[^"\\]|\\.)*)"
-    | (?P<mark>[{}\[\]:,])
-    | (?P<word>[^\s"{}\[\]:,]+)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def _first_problem(text: str) -> NotJson | None:
-    """What is wrong with text that may otherwise parse. Says nothing about syntax."""
-    open_keys: list[set[str] | None] = []  # per container: keys so far; None in a list
-    last_string: re.Match[str] | None = None
-    for token in _TOKEN.finditer(text):
-        match token["mark"], token["word"]:
-            case "{" | "[" as mark, _:
-                open_keys.append(set() if mark == "{" else None)
-                if len(open_keys) > MAX_DEPTH:
-                    return _problem(text, token, f"more than {MAX_DEPTH} levels deep")
-            case "}" | "]", _:
-                if open_keys:
-                    open_keys.pop()
-            case ":", _:
-                keys = open_keys[-1] if open_keys else None
-                if keys is None or last_string is None:
-                    continue
-                try:
-                    key = json.loads(last_string[0])
-                except ValueError:
-                    return None  # json.loads() says what is wrong with it
-                if _has_surrogate(key):
-                    return _problem(text, last_string, "a lone surrogate in a key")
-                if key in keys:
-                    shown = json.dumps(_shortened(key), ensure_ascii=False)
-                    return _problem(
-                        text, last_string, f"the key {shown} is given twice"
-                    )
-                keys.add(key)
-            case _, str(word):
-                if complaint := _bad_number(word):
-                    return _problem(text, token, complaint)
-        last_string = token if token["string"] is not None else None
-    return None
-
-
-def _bad_number(word: str) -> str | None:
-    if word in ("NaN", "Infinity", "-Infinity"):
-        return f"{word} is not a number in JSON"
-    if re.fullmatch(r"-?[0-9]+", word):
-        # Python refuses to read integers of more than 4,300 digits.
-        if len(word) > 20 or not MIN_INT <= int(word) <= MAX_INT:
-            return "an integer beyond 64 bits; write it as text"
-    elif re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", word) and math.isinf(
-        float(word)
-    ):
-        return "a number too large for a float; write it as text"
-    return None
-
-
-def _problem(text: str, token: re.Match[str], problem: str) -> NotJson:
-    start = token.start()
-    line = text.count("\n", 0, start) + 1
-    return NotJson(line, start - text.rfind("\n", 0, start), problem)
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _too_large() -> Never:
@@ -322,11 +256,7 @@ def _path(place: _Place) -> str:
         if isinstance(key, int):
             steps.append(f"[{key}]")
         elif _WORD.match(key):
-            steps.append(f".{_shortened(key)}")
+            steps.append(f".{shortened(key)}")
         else:
-            steps.append(f"[{json.dumps(_shortened(key))}]")
+            steps.append(f"[{json.dumps(shortened(key))}]")
     return "$" + "".join(reversed(steps))
-
-
-def _shortened(key: str) -> str:
-    return key if len(key) <= 40 else key[:39] + "…"

@@ -23,8 +23,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from checkpoints.errors import BadOperation
-from checkpoints.pure.codec import MAX_DEPTH, State, depth, same, size
+from checkpoints.pure.codec import State, depth, same, size
 from checkpoints.pure.pointer import index, pointer, split
+from checkpoints.pure.strict import MAX_DEPTH
 
 Op = list[Any]
 

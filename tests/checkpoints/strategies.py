@@ -87,7 +87,12 @@ def edited(draw) -> tuple[dict[str, Any], dict[str, Any]]:
 
 messages = st.lists(
     st.fixed_dictionaries(
-        {"id": st.sampled_from("pqrstuvw"), "content": texts},
+        {
+            "id": st.sampled_from("pqrstuvw"),
+            "content": texts,
+            # Enough for a change within a message to be less than the message.
+            "bulk": st.just("x" * 60),
+        },
         optional={"n": leaves},
     ),
     max_size=6,

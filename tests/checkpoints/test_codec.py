@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from collections import OrderedDict
 from decimal import Decimal
 from enum import StrEnum
@@ -102,9 +103,9 @@ def test_a_value_that_contains_itself_is_refused():
 
 
 def test_a_small_value_that_would_unfold_to_a_huge_one_is_refused():
-    value: list[object] = ["x"]
+    value: dict[str, object] = {}
     for _ in range(60):
-        value = [value, value]
+        value = {"a": value, "b": value}
     with pytest.raises(NotStorable, match="larger than 16 MB"):
         codec.check(value)
 
@@ -187,6 +188,24 @@ def test_typed_json_is_refused_with_line_and_column(text, message):
 def test_a_brace_or_a_key_within_a_text_is_only_text():
     text = r'{"a": "{\"a\": NaN, [[", "b": "\\", "c": "\\\""}'
     assert codec.load_strict(text) == {"a": '{"a": NaN, [[', "b": "\\", "c": '\\"'}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' + '\\"' * 200_000,
+        '"' * 199_999,
+        "{" * 200_000,
+        "[" + "1," * 200_000,
+        "\\" * 9999,
+    ],
+    ids=lambda text: text[:3],
+)
+def test_long_nonsense_is_refused_at_once(text):
+    started = time.process_time()
+    with pytest.raises(NotJson):
+        codec.load_strict(text)
+    assert time.process_time() - started < 2  # seconds; quadratic would take hours
 
 
 @given(st.text(alphabet='{}[]:,"\\ua1eN- \n', max_size=30))

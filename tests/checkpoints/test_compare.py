@@ -162,6 +162,9 @@ def test_what_stayed_is_counted_and_messages_by_themselves():
     found = compare(BEFORE, after)
     assert found.unchanged_messages == 2
     assert found.unchanged == 4  # fare, options, seats, kept
+    seats = compare({"seats": [1, 2, 3, 4]}, {"seats": [1, 2, 5, 4]})
+    assert (seats.unchanged, seats.unchanged_messages) == (3, 0)
+    assert compare(BEFORE, copy.deepcopy(BEFORE)).unchanged == 1
 
 
 def test_a_share_of_nothing_is_left_out():

@@ -99,8 +99,17 @@ def test_what_does_not_fit_is_refused_with_its_name_and_path(op, message):
 def test_a_long_path_cannot_nest_state_deeper_than_can_be_stored():
     deepest = fold({}, (set_("/a" * levels, {}) for levels in range(1, 64)))
     codec.check(deepest)
-    with pytest.raises(BadOperation, match="64 levels deep"):
-        fold(deepest, [set_("/a" * 64, {})])
+    for op in (
+        set_("/a" * 64, {}),
+        set_("/a" * 63, {"b": []}),
+        set_("/a" * 63, [[]]),
+        put("/a" * 63, "b", []),
+        append("/a" * 62 + "/b", []),
+        append("/a" * 62 + "/b", {"c": 1}),
+    ):
+        with pytest.raises(BadOperation, match="64 levels deep"):
+            fold(deepest, [op])
+    codec.check(fold(deepest, [put("/a" * 63, "b", 1), append("/a" * 62 + "/b", 1)]))
 
 
 operations = st.one_of(
@@ -190,10 +199,38 @@ def test_an_edited_word_is_one_set_at_its_leaf():
     assert diff(before, after) == [set_("/messages/3/content", "y")]
 
 
-def test_a_message_taken_out_is_one_unset():
-    before = {"messages": [{"id": str(n), "content": "x" * 40} for n in range(20)]}
-    after = {"messages": before["messages"][:5] + before["messages"][7:]}
-    assert diff(before, after) == [unset("/messages/6"), unset("/messages/5")]
+MESSAGES = [{"id": str(n), "content": "x" * 40} for n in range(20)]
+EDITED = {"id": "3", "content": "y"}
+
+
+@pytest.mark.parametrize(
+    ("after", "ops"),
+    [
+        (MESSAGES[1:], [unset("/messages/0")]),
+        (MESSAGES[:-1], [unset("/messages/19")]),
+        (MESSAGES[:5] + MESSAGES[7:], [unset("/messages/6"), unset("/messages/5")]),
+        (
+            [*MESSAGES[:3], EDITED, *MESSAGES[4:18]],
+            [
+                set_("/messages/3/content", "y"),
+                unset("/messages/19"),
+                unset("/messages/18"),
+            ],
+        ),
+        (
+            [*MESSAGES[:3], EDITED, *MESSAGES[4:], 1, 2],
+            [
+                set_("/messages/3/content", "y"),
+                append("/messages", 1),
+                append("/messages", 2),
+            ],
+        ),
+    ],
+)
+def test_an_edited_list_is_told_in_few_words(after, ops):
+    before = {"messages": MESSAGES}
+    assert diff(before, {"messages": after}) == ops
+    assert fold(before, ops) == {"messages": after}
 
 
 def test_a_new_state_altogether_is_a_reset():

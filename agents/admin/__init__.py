@@ -1,0 +1,104 @@
+"""Operators' pages over agents, runs and approvals: metadata only."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from agents.models import Agent, AgentVersion, Approval, Decision, Run, ToolCall
+from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
+
+
+@admin.register(Agent)
+class AgentAdmin(ScopedAdmin):
+    list_display = ["name", "workspace", "enabled", "created_at"]
+    list_filter = ["workspace", "enabled"]
+    list_select_related = ["workspace"]
+    search_fields = ["name"]
+    readonly_fields = ["workspace", "name"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False  # agents come from code
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+@admin.register(AgentVersion)
+class AgentVersionAdmin(ReadOnlyAdmin):
+    list_display = ["agent", "number", "workspace", "schema_version", "created_at"]
+    list_filter = ["workspace", "created_at"]
+    list_select_related = ["agent", "workspace"]
+    search_fields = ["=id", "agent__name"]
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "agent_version",
+        "status",
+        "started_by",
+        "attempts",
+        "steps",
+        "failed_step",
+        "error_class",
+        "created_at",
+    ]
+    list_filter = ["workspace", "status", "error_class", "created_at"]
+    list_select_related = ["workspace", "agent_version__agent", "started_by"]
+    search_fields = ["=id", "=thread__id", "=error_class", "started_by__username"]
+
+
+@admin.register(ToolCall)
+class ToolCallAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "tool",
+        "effect",
+        "status",
+        "run",
+        "attempts",
+        "error_class",
+        "created_at",
+    ]
+    list_filter = ["workspace", "status", "effect", "tool", "created_at"]
+    list_select_related = ["workspace", "run"]
+    search_fields = ["=id", "=run__id", "=thread__id", "=tool"]
+
+
+@admin.register(Approval)
+class ApprovalAdmin(ReadOnlyAdmin):
+    list_display = [
+        "__str__",
+        "workspace",
+        "kind",
+        "status",
+        "risk",
+        "rule",
+        "asked_at",
+        "decided_at",
+        "decided_by",
+    ]
+    list_filter = ["workspace", "status", "kind", "risk", "asked_at"]
+    list_select_related = ["workspace", "decided_by"]
+    search_fields = ["=id", "=number", "=run__id", "=thread__id"]
+
+
+@admin.register(Decision)
+class DecisionAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "approval",
+        "revision",
+        "verdict",
+        "by",
+        "role",
+        "at",
+    ]
+    list_filter = ["workspace", "verdict", "at"]
+    list_select_related = ["workspace", "approval", "by"]
+    search_fields = ["=id", "=approval__id", "by__username"]

@@ -1,0 +1,160 @@
+"""A recorded conversation becomes a thread: one checkpoint per message or result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from agents.pure.chatlog import Conversation
+from agents.tools import titles
+from checkpoints import audit
+from checkpoints.access import Reason, SystemPrincipal
+from checkpoints.ids import uuid7
+from checkpoints.log.append import NewStep, StepMeta, commit, writer
+from checkpoints.log.threads import create_thread
+from checkpoints.models import Branch, Checkpoint, Thread, Workspace
+from checkpoints.pure import ops
+from checkpoints.pure.codec import State
+
+LABEL_CHARACTERS = 100
+
+
+class AlreadyImported(Exception):
+    """A conversation of this id was imported before."""
+
+    def __init__(self, external_id: str, thread: Thread) -> None:
+        super().__init__(f"{external_id} was imported before, as {thread}.")
+
+
+def import_conversations(
+    conversations: Sequence[Conversation],
+    *,
+    workspace: Workspace,
+    owner_id: int | None,
+    title: str,
+) -> list[Branch]:
+    """All of a file's conversations, or none of them.
+
+    `title` names one that has no id of its own. Raises AlreadyImported.
+    """
+    with transaction.atomic():
+        return [
+            _import(conversation, workspace, owner_id, title)
+            for conversation in conversations
+        ]
+
+
+def _import(
+    conversation: Conversation, workspace: Workspace, owner_id: int | None, title: str
+) -> Branch:
+    external_id = conversation.id or None
+    if external_id is not None:
+        before = (
+            Thread.objects.unscoped(Reason.COMMAND)
+            .filter(workspace=workspace, external_id=external_id)
+            .first()
+        )
+        if before is not None:
+            raise AlreadyImported(external_id, before)
+    first, rest = _opening(conversation)
+    branch = create_thread(
+        workspace=workspace,
+        owner_id=owner_id,
+        title=_title(conversation, title),
+        state=_state(conversation, first),
+        label=_said(first) if first else "The conversation begins",
+        origin=Thread.Origin.IMPORT,
+        external_id=external_id,
+        actor_id=None,
+    )
+    at = writer(branch)
+    for message in rest:
+        at = commit(at, _step(message, conversation))
+    audit.record(
+        SystemPrincipal("import_chat", workspace.pk),
+        "import",
+        obj=branch.thread,
+        via="command",
+        steps=len(rest) + 1,
+    )
+    branch.refresh_from_db()
+    return branch
+
+
+def _opening(
+    conversation: Conversation,
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """What step 0 holds, and what follows; an agent may have spoken first."""
+    first, *rest = conversation.messages
+    return (first, rest) if first["role"] == "user" else (None, conversation.messages)
+
+
+def _state(conversation: Conversation, first: dict[str, Any] | None) -> State:
+    return {
+        "_schema": 1,
+        "messages": [] if first is None else [{"id": str(uuid7()), **first}],
+        "params": {"system": conversation.system, "model": conversation.model},
+        "goal": "",
+        "plan": [],
+        "facts": {},
+        "decisions": [],
+        "todos": [],
+        "vars": conversation.facts,
+    }
+
+
+def _step(message: dict[str, Any], conversation: Conversation) -> NewStep:
+    # A reply's message carries the id of its checkpoint: docs/decisions/0002.
+    step_id: UUID = uuid7()
+    kind, meta = {
+        "user": (Checkpoint.Kind.INPUT, StepMeta()),
+        "assistant": (
+            Checkpoint.Kind.MODEL,
+            StepMeta(model_requested=conversation.model),
+        ),
+        "tool": (Checkpoint.Kind.TOOL, StepMeta()),
+    }[message["role"]]
+    return NewStep(
+        id=step_id,
+        kind=kind,
+        ops=[ops.append("/messages", {"id": str(step_id), **message})],
+        label=_said(message),
+        meta=meta,
+    )
+
+
+def _title(conversation: Conversation, fallback: str) -> str:
+    asked = next((m for m in conversation.messages if m["role"] == "user"), None)
+    words = _said(asked) if asked else ""
+    name = conversation.id or fallback
+    return f"{name}: {words}" if words else name
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The label of a message's step: its first words, or the calls that it makes."""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = " ".join(str(part.get("text", "")) for part in content)
+    text = " ".join((content or message.get("refusal") or "").split())
+    calls = message.get("tool_calls", [])
+    if message["role"] == "tool" and message.get("name"):
+        text = f"{message['name']}: {text}"
+    elif not text and calls:
+        text = ", ".join(_call_title(call["function"]) for call in calls)
+    if len(text) > LABEL_CHARACTERS:
+        text = text[: LABEL_CHARACTERS - 1].rstrip() + "…"
+    return text
+
+
+def _call_title(function: dict[str, str]) -> str:
+    try:
+        arguments = json.loads(function["arguments"])
+    except ValueError:
+        arguments = None  # the log keeps what the model wrote; the title says "…"
+    return titles.plain(
+        function["name"], arguments if isinstance(arguments, dict) else None
+    )

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError
+
+from agents.debug.chatlog import AlreadyImported, import_conversations
+from agents.pure.chatlog import MalformedLog, parse
+from checkpoints.models import Workspace
+
+
+class Command(BaseCommand):
+    help = (
+        "Turn OpenAI-format chat logs (.json, .jsonl) into threads, one checkpoint per "
+        "message or tool result. A file is imported whole or not at all."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+        parser.add_argument("--workspace", help="slug; needed where there are several")
+        parser.add_argument("--owner", help="user name of the person who owns them")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        workspace = self._workspace(options["workspace"])
+        owner = self._owner(options["owner"])
+        failed = 0
+        for file in options["files"]:
+            try:
+                branches = import_conversations(
+                    parse(self._read(file), lines=file.suffix == ".jsonl"),
+                    workspace=workspace,
+                    owner_id=owner.pk if owner else None,
+                    title=file.stem,
+                )
+            except (MalformedLog, AlreadyImported) as problem:
+                failed += 1
+                self.stderr.write(f"{file}: {problem} Nothing of it was imported.")
+                continue
+            for branch in branches:
+                self.stdout.write(
+                    f"{file.name}: {branch.thread}, {branch.head_step + 1} steps"
+                )
+        if failed:
+            raise CommandError(f"{failed} of {len(options['files'])} files failed.")
+
+    def _read(self, file: Path) -> str:
+        try:
+            return file.read_text(encoding="utf-8")
+        except OSError as problem:
+            raise MalformedLog(f"cannot be read ({problem.strerror}).") from problem
+        except UnicodeDecodeError as problem:
+            raise MalformedLog(
+                f"byte {problem.start} is not UTF-8; save it as UTF-8."
+            ) from problem
+
+    def _workspace(self, slug: str | None) -> Workspace:
+        workspaces = {one.slug: one for one in Workspace.objects.all()}
+        known = ", ".join(sorted(workspaces)) or "none yet"
+        if slug is None and len(workspaces) == 1:
+            return next(iter(workspaces.values()))
+        if slug is None:
+            raise CommandError(f"Say --workspace; there are: {known}.")
+        if slug not in workspaces:
+            raise CommandError(f"No workspace is called {slug!r}; there are: {known}.")
+        return workspaces[slug]
+
+    def _owner(self, name: str | None) -> User | None:
+        if name is None:
+            return None
+        owner = User.objects.filter(username=name).first()
+        if owner is None:
+            raise CommandError(f"No user is called {name!r}.")
+        return owner

@@ -1,0 +1,221 @@
+"""One request, opened: what would happen, why, who may decide it, and what was said."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from agents.models import Approval, Decision, Run, ToolCall
+from agents.pages import live
+from checkpoints import gate
+from checkpoints.access import UserPrincipal
+from checkpoints.pure import codec
+
+BUSY = {ToolCall.Status.WAITING, ToolCall.Status.APPROVED, ToolCall.Status.EXECUTING}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One row of the arguments' table. `was` is what the agent had proposed."""
+
+    name: str
+    value: Any
+    was: Any = None
+    edited: bool = False
+
+    @property
+    def plain(self) -> str | None:
+        """The value as a line of text, or None where it has a structure."""
+        return _plain(self.value)
+
+    @property
+    def plain_was(self) -> str | None:
+        return _plain(self.was)
+
+
+WORDS = {
+    Decision.Verdict.APPROVE: ("Approved", "check"),
+    Decision.Verdict.EDIT: ("Approved with edits", "write"),
+    Decision.Verdict.REJECT: ("Rejected", "x"),
+    Decision.Verdict.RESPOND: ("Answered", "send"),
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A decision with its opened content: reason, response or edited arguments."""
+
+    decision: Decision
+    reason: str = ""
+    response: Any = None
+
+    @property
+    def words(self) -> str:
+        return WORDS[Decision.Verdict(self.decision.verdict)][0]
+
+    @property
+    def icon(self) -> str:
+        return WORDS[Decision.Verdict(self.decision.verdict)][1]
+
+    @property
+    def who(self) -> str:
+        return self.decision.by.get_full_name() or self.decision.by.get_username()
+
+    @property
+    def answer(self) -> str:
+        return (
+            ""
+            if self.response is None
+            else _plain(self.response) or _text(self.response)
+        )
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What the detail pane shows. `sealed` says that the reader may not read state."""
+
+    approval: Approval
+    sealed: bool
+    why_not: str = ""
+    title: str = ""
+    proposed: dict[str, Any] = field(default_factory=dict)
+    arguments: list[Argument] = field(default_factory=list)
+    reason: str = ""
+    said: list[Said] = field(default_factory=list)
+    result: Any = None
+
+    @property
+    def may_decide(self) -> bool:
+        return self.approval.is_pending and not self.why_not
+
+    @property
+    def is_question(self) -> bool:
+        return self.approval.kind == Approval.Kind.QUESTION
+
+    @property
+    def digest(self) -> str:
+        return bytes(self.approval.digest).hex()
+
+    @property
+    def edits(self) -> int:
+        return sum(argument.edited for argument in self.arguments)
+
+    @property
+    def result_text(self) -> str:
+        return _plain(self.result) or _text(self.result)
+
+    @property
+    def tag(self) -> str:
+        return tag_of(self.approval)
+
+    @property
+    def settling(self) -> bool:
+        """Decided, and the worker has not yet recorded what came of it."""
+        approval = self.approval
+        return not approval.is_pending and (
+            approval.call.status in BUSY or approval.run.status in Run.LIVE
+        )
+
+
+def find(principal: UserPrincipal, pk: UUID) -> Approval | None:
+    """The request, with the rows that its page names; None for a stranger's."""
+    return (
+        Approval.objects.for_user(principal)
+        .filter(pk=pk)
+        .select_related(
+            "thread",
+            "branch",
+            "call",
+            "run__agent_version__agent",
+            "checkpoint",
+            "decided_by",
+        )
+        .first()
+    )
+
+
+def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
+    """Open a request for its page; the opening is recorded."""
+    if not principal.may_read:
+        return Detail(
+            approval, sealed=True, why_not="Your role reads the audit log, not state."
+        )
+    opened = gate.admit(principal, purpose="approval", threads=[approval.thread])
+    call = approval.call
+    proposed = opened.open(call, "arguments")
+    effective = opened.open(call, "effective")
+    return Detail(
+        approval=approval,
+        sealed=False,
+        why_not=why_not(principal),
+        title=opened.open(call, "title"),
+        proposed=proposed,
+        arguments=_table(proposed, effective),
+        reason=opened.open(call, "reason") or "",
+        said=[
+            _said(decision, opened.open(decision, "content"))
+            for decision in approval.decisions.select_related("by").order_by("at")
+        ],
+        result=opened.open(call, "result"),
+    )
+
+
+def tag_of(approval: Approval) -> str:
+    """Changes when the pane must be drawn anew."""
+    call, run = approval.call, approval.run
+    return live.tag(
+        [approval.pk, approval.status, approval.revision, call.status, run.status]
+    )
+
+
+def why_not(principal: UserPrincipal) -> str:
+    """Why the person may not decide, or nothing."""
+    if not principal.can_approve:
+        return (
+            "You may look, not decide: an admin of this workspace can give you the "
+            "right to approve."
+        )
+    return ""
+
+
+def _table(
+    proposed: dict[str, Any], effective: dict[str, Any] | None
+) -> list[Argument]:
+    if effective is None:
+        return [Argument(name, value) for name, value in proposed.items()]
+    names = list(dict.fromkeys([*proposed, *effective]))
+    return [
+        Argument(
+            name,
+            effective.get(name),
+            was=proposed.get(name),
+            edited=proposed.get(name) != effective.get(name),
+        )
+        for name in names
+    ]
+
+
+def _plain(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case None:
+            return "none"
+        case int() | float():
+            return codec.canonical(value).decode()
+    return None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _said(decision: Decision, content: dict[str, Any] | None) -> Said:
+    content = content or {}
+    return Said(
+        decision, reason=content.get("reason", ""), response=content.get("response")
+    )

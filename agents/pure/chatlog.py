@@ -1,0 +1,211 @@
+"""Chat logs in OpenAI's format, read strictly: what is not understood is refused.
+
+A file holds one conversation (`{"messages": [...]}`, or the list alone), a list of
+conversations, or one conversation a line (`.jsonl`, the fine-tuning format). The
+system messages at its start become the system prompt; every other message is a turn.
+Providers repeat tool-call ids, so a result belongs to the first unanswered call of
+that id after the reply that it follows, as OpenAI itself requires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoints.errors import NotJson, NotStorable
+from checkpoints.pure import codec
+
+ROLES = ("user", "assistant", "tool")
+SYSTEM_ROLES = ("system", "developer")
+
+
+class MalformedLog(Exception):
+    """A chat log that cannot be taken; says which conversation, message and why."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One recorded conversation; `messages` are without ids, in their order."""
+
+    id: str
+    model: str
+    system: str = field(repr=False)
+    messages: list[dict[str, Any]] = field(repr=False)
+    facts: dict[str, Any] = field(repr=False)  # what else the file said of it
+
+
+def parse(text: str, *, lines: bool = False) -> list[Conversation]:
+    """The conversations of a file. Raises MalformedLog."""
+    return [_conversation(value, where) for value, where in _values(text, lines=lines)]
+
+
+def _values(text: str, *, lines: bool) -> Iterator[tuple[Any, str]]:
+    if lines:
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield _load(line, f"line {number}"), f"line {number}"
+        return
+    value = _load(text, "the file")
+    if isinstance(value, list) and not (
+        value and isinstance(value[0], dict) and "role" in value[0]
+    ):
+        for index, one in enumerate(value):
+            yield one, f"conversation {index}"
+    else:
+        yield value, ""
+
+
+def _load(text: str, where: str) -> Any:
+    try:
+        value = codec.load_strict(text)
+    except (NotJson, NotStorable) as wrong:
+        raise MalformedLog(f"{where} is not JSON that we take: {wrong}") from wrong
+    cleaned, _ = codec.clean(value)  # models emit lone surrogates
+    return cleaned
+
+
+def _conversation(value: Any, where: str) -> Conversation:
+    prefix = f"{where}: " if where else ""
+    if isinstance(value, list):
+        value = {"messages": value}
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        raise MalformedLog(
+            f'{prefix}expected an object with a list "messages", or that list alone.'
+        )
+    system: list[str] = []
+    messages: list[dict[str, Any]] = []
+    open_calls: list[str] = []
+    for index, raw in enumerate(value["messages"]):
+        at = f"{prefix}message {index}"
+        role = _role(raw, at)
+        if role in SYSTEM_ROLES:
+            if messages:
+                raise MalformedLog(f"{at} is a {role} message after the start.")
+            system.append(_text(raw.get("content"), at))
+            continue
+        message, open_calls = _message(raw, role, open_calls, at)
+        messages.append(message)
+    if not messages:
+        raise MalformedLog(f"{prefix}there is no message in it.")
+    return Conversation(
+        id=str(value.get("id") or ""),
+        model=str(value.get("model") or ""),
+        system="\n\n".join(system),
+        messages=messages,
+        facts={
+            key: fact
+            for key, fact in value.items()
+            if key not in ("id", "model", "messages", "tools")
+        },
+    )
+
+
+def _role(raw: Any, at: str) -> str:
+    if not isinstance(raw, dict):
+        raise MalformedLog(f"{at} is {_kind(raw)}, expected an object.")
+    role = raw.get("role")
+    if role not in (*ROLES, *SYSTEM_ROLES):
+        raise MalformedLog(
+            f"{at} has the role {json.dumps(role)}, expected one of "
+            f"{', '.join((*SYSTEM_ROLES, *ROLES))}."
+        )
+    return str(role)
+
+
+def _message(
+    raw: dict[str, Any], role: str, open_calls: list[str], at: str
+) -> tuple[dict[str, Any], list[str]]:
+    if role == "tool":
+        call = raw.get("tool_call_id")
+        if call not in open_calls:
+            raise MalformedLog(
+                f"{at} answers the tool call {json.dumps(call)}, which the reply "
+                "before it did not make or which was answered already."
+            )
+        left = list(open_calls)
+        left.remove(call)
+        message = {
+            "role": "tool",
+            "tool_call_id": call,
+            "name": str(raw.get("name") or ""),
+            "content": _text(raw.get("content"), at),
+        }
+        return message, left
+    if open_calls:
+        raise MalformedLog(
+            f"{at} is a {role} message, but {len(open_calls)} tool call(s) before it "
+            "have no result."
+        )
+    if role == "user":
+        return {"role": "user", "content": _content(raw.get("content"), at)}, []
+    message = {"role": "assistant", "content": _content(raw.get("content"), at)}
+    if isinstance(refusal := raw.get("refusal"), str) and refusal:
+        message["refusal"] = refusal
+    calls = raw.get("tool_calls")
+    if calls:
+        message["tool_calls"] = _calls(calls, at)
+    elif message["content"] is None and "refusal" not in message:
+        raise MalformedLog(f"{at} has neither content nor tool calls.")
+    return message, [call["id"] for call in message.get("tool_calls", [])]
+
+
+def _calls(calls: Any, at: str) -> list[dict[str, Any]]:
+    if not isinstance(calls, list):
+        raise MalformedLog(f'{at} has "tool_calls" of {_kind(calls)}, expected a list.')
+    taken = []
+    for index, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, dict) else None
+        if (
+            not isinstance(function, dict)
+            or not isinstance(call.get("id"), str)
+            or not isinstance(function.get("name"), str)
+            or not isinstance(function.get("arguments"), str)
+        ):
+            raise MalformedLog(
+                f"{at}, tool call {index}: expected an id and a function with a name "
+                "and arguments, the arguments as a JSON string."
+            )
+        taken.append(
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {
+                    "name": function["name"],
+                    "arguments": function["arguments"],
+                },
+            }
+        )
+    return taken
+
+
+def _content(content: Any, at: str) -> str | list[Any] | None:
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        return content
+    raise MalformedLog(f"{at} has content of {_kind(content)}, expected text or parts.")
+
+
+def _text(content: Any, at: str) -> str:
+    """Content that must be text; parts are joined."""
+    content = _content(content, at)
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content)
+    return content or ""
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return "a string"
+        case bool():
+            return "a boolean"
+    return "a number"
