@@ -165,7 +165,9 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
         status = 200 if form.is_valid() else 422
         return _page(request, subject, at, was, form, status=status)
     source = get_object_or_404(
-        Checkpoint.objects.for_user(request.principal).select_related("branch", "thread"),
+        Checkpoint.objects.for_user(request.principal).select_related(
+            "branch", "thread"
+        ),
         pk=at.id,
     )
     runs = request.POST.get("do") != "create"

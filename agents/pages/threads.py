@@ -25,7 +25,11 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
-from checkpoints.models.threads import ThreadQuerySet
+
+# A queryset of annotated threads, and one of them: the annotations of `annotated` and
+# `by_activity` are not known to their types.
+Threads = Any
+Found = Any
 
 PAGE = 25  # rows
 SEARCHED = 2_000  # titles that are opened for one search
@@ -94,7 +98,7 @@ class Bar:
 
 @dataclass
 class Row:
-    thread: Thread
+    thread: Found
     title: str
     status: str
     active_at: datetime
@@ -145,7 +149,7 @@ def threads(request: MemberRequest) -> HttpResponse:
     )
 
 
-def annotated(principal: UserPrincipal) -> ThreadQuerySet:
+def annotated(principal: UserPrincipal) -> Threads:
     """Threads with their newest run, a live one before all others."""
     of_thread = {"thread": OuterRef("pk")}
     run = Run.objects.filter(**of_thread).order_by(
@@ -158,7 +162,7 @@ def annotated(principal: UserPrincipal) -> ThreadQuerySet:
     )
 
 
-def _filtered(threads: ThreadQuerySet, filters: Filters) -> ThreadQuerySet:
+def _filtered(threads: Threads, filters: Filters) -> Threads:
     if filters.view in STATUSES:
         threads = threads.filter(run_status__in=STATUSES[filters.view])
     elif filters.view == "forked":
@@ -173,7 +177,7 @@ def _filtered(threads: ThreadQuerySet, filters: Filters) -> ThreadQuerySet:
     return threads
 
 
-def _counts(threads: ThreadQuerySet) -> dict[str, int]:
+def _counts(threads: Threads) -> dict[str, int]:
     """How many threads each view has."""
     return threads.aggregate(
         all=Count("pk"),
@@ -187,7 +191,7 @@ def _counts(threads: ThreadQuerySet) -> dict[str, int]:
 
 def _page(
     principal: UserPrincipal,
-    threads: ThreadQuerySet,
+    threads: Threads,
     filters: Filters,
     *,
     before: str,
@@ -227,8 +231,8 @@ def _page(
 
 
 def _search(
-    principal: UserPrincipal, threads: ThreadQuerySet, text: str
-) -> tuple[list[Thread], Pass]:
+    principal: UserPrincipal, threads: Threads, text: str
+) -> tuple[list[Found], Pass]:
     """Those whose title holds the text, of the newest that other filters leave."""
     wanted = text.casefold()
     candidates = list(threads[:SEARCHED])
@@ -242,7 +246,7 @@ def _search(
 
 
 def rows_of(
-    principal: UserPrincipal, threads: Sequence[Thread], opened: Pass | None = None
+    principal: UserPrincipal, threads: Sequence[Found], opened: Pass | None = None
 ) -> list[Row]:
     """The list's rows. Who may not read sees structure, and no titles."""
     if principal.may_read and threads and opened is None:
@@ -252,7 +256,7 @@ def rows_of(
     runs = {
         run.pk: run
         for run in Run.objects.for_user(principal)
-        .filter(pk__in=[thread.run_id for thread in threads])  # type: ignore[attr-defined]  # annotated
+        .filter(pk__in=[thread.run_id for thread in threads])
         .select_related("agent_version__agent")
         .defer("error", "agent_version__spec")
     }
@@ -265,7 +269,7 @@ def rows_of(
     ):
         branches.setdefault(branch.thread_id, []).append(branch)
     newest = {
-        thread.pk: _of_run(branches[thread.pk], runs.get(thread.run_id))  # type: ignore[attr-defined]  # annotated
+        thread.pk: _of_run(branches[thread.pk], runs.get(thread.run_id))
         for thread in threads
     }
     labels = _labels(principal, newest.values(), opened)
@@ -275,7 +279,7 @@ def rows_of(
     for thread, title in zip(threads, titles, strict=True):
         cost, tokens = sums.get(thread.pk, (None, 0))
         branch = newest[thread.pk]
-        status = thread.run_status or (  # type: ignore[attr-defined]  # annotated
+        status = thread.run_status or (
             "imported" if thread.origin == Thread.Origin.IMPORT else "idle"
         )
         rows.append(
@@ -283,8 +287,8 @@ def rows_of(
                 thread=thread,
                 title=title or f"Thread {short(thread.pk)}",
                 status=status,
-                active_at=thread.active_at,  # type: ignore[attr-defined]  # annotated
-                run=runs.get(thread.run_id),  # type: ignore[attr-defined]  # annotated
+                active_at=thread.active_at,
+                run=runs.get(thread.run_id),
                 last=labels.get(branch.head_id, ""),
                 steps=max(each.head_step for each in branches[thread.pk]) + 1,
                 branches=len(branches[thread.pk]),
@@ -305,9 +309,9 @@ def _of_run(branches: Sequence[Branch], run: Run | None) -> Branch:
     return branches[-1]
 
 
-def _titles(opened: Pass, threads: Sequence[Thread]) -> list[str | None]:
+def _titles(opened: Pass, threads: Sequence[Found]) -> list[str | None]:
     """Titles; None for one that does not open, which hides no other."""
-    return [value for value in _opened(opened, threads, "title")]
+    return _opened(opened, threads, "title")
 
 
 def _opened(opened: Pass, rows: Sequence[Any], column: str) -> list[Any]:
@@ -331,7 +335,10 @@ def _labels(
     heads = [branch.head_id for branch in branches if branch.head_id]
     if opened is None:
         steps = Checkpoint.objects.for_user(principal).filter(pk__in=heads)
-        return {pk: name or kind for pk, name, kind in steps.values_list("pk", "name", "kind")}
+        return {
+            pk: name or kind
+            for pk, name, kind in steps.values_list("pk", "name", "kind")
+        }
     deltas = list(CheckpointDelta.objects.for_user(principal).filter(pk__in=heads))
     records = _opened(opened, deltas, "record")
     return {
@@ -388,7 +395,9 @@ def _chart(times: list[tuple[int, bool]]) -> list[Bar]:
 
 def _agents(principal: UserPrincipal) -> list[str]:
     return list(
-        Agent.objects.for_user(principal).order_by("name").values_list("name", flat=True)
+        Agent.objects.for_user(principal)
+        .order_by("name")
+        .values_list("name", flat=True)
     )
 
 

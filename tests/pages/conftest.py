@@ -70,9 +70,7 @@ class Trip:
     def at(self, step: int, branch: str = "main") -> UUID:
         """The checkpoint of a step."""
         line = self.branch if branch == "main" else self.cheap
-        return (
-            Checkpoint.objects.unscoped(Reason.TEST).get(branch=line, step=step).pk
-        )
+        return Checkpoint.objects.unscoped(Reason.TEST).get(branch=line, step=step).pk
 
     def page(self, step: int | None = None, branch: str = "main") -> str:
         page = f"/threads/{self.thread.pk}/"
@@ -87,7 +85,9 @@ def append(branch: Branch, *steps: NewStep) -> Branch:
     holder = writer(branch)
     for step in steps:
         holder = commit(holder, step)
-    return Branch.objects.unscoped(Reason.TEST).select_related("thread").get(pk=branch.pk)
+    return (
+        Branch.objects.unscoped(Reason.TEST).select_related("thread").get(pk=branch.pk)
+    )
 
 
 def reply(text: str = "", *calls: tuple[str, str], **meta: Any) -> NewStep:
@@ -158,7 +158,9 @@ def result(name: str, content: str, *more: ops.Op, label: str = "") -> NewStep:
 def make_trip(make_thread, workspace):
     """Makes a trip for its owner: make_trip(alice, title="…")."""
 
-    def make(owner: UserPrincipal, *, title: str = "Board week New York", **more: Any) -> Trip:
+    def make(
+        owner: UserPrincipal, *, title: str = "Board week New York", **more: Any
+    ) -> Trip:
         branch = make_thread(
             owner=owner,
             title=title,
@@ -208,7 +210,9 @@ def make_trip(make_thread, workspace):
         branch = append(branch, quote, quoted, book, ask)
         calls = {
             "quote": _call(run, branch, quote.id, "quote_fare", "Quote TP 209", "read"),
-            "book": _call(run, branch, book.id, "book_flight", "Book TP 209", "external"),
+            "book": _call(
+                run, branch, book.id, "book_flight", "Book TP 209", "external"
+            ),
         }
         ToolCall.objects.unscoped(Reason.TEST).filter(pk=calls["quote"].pk).update(
             status="succeeded", result_checkpoint_id=quoted.id

@@ -14,7 +14,10 @@ from typing import Any
 from checkpoints.pure.codec import State
 
 PEOPLE = {"user": "Person", "system": "System", "developer": "System"}
-LONG = 1_500  # characters; longer text is folded
+LONG = 1_200  # characters, and
+TALL = 20  # lines: what has more of either is folded
+START = 8  # lines of a folded text that are shown
+INLINE = 72  # characters of JSON that fit into one line
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,17 @@ class Card:
     new: bool = False
 
     @property
+    def lines(self) -> int:
+        return self.text.count("\n") + 1
+
+    @property
     def long(self) -> bool:
-        return len(self.text) > LONG
+        return len(self.text) > LONG or self.lines > TALL
 
     @property
     def start(self) -> str:
-        return self.text[:LONG]
+        """What is shown of a folded text."""
+        return "\n".join(self.text[: LONG // 2].split("\n")[:START])
 
 
 def card(
@@ -104,6 +112,10 @@ def summary(message: Any, length: int = 120) -> str:
 
 
 def pretty(value: Any) -> str:
+    """JSON in one line where it fits, else indented."""
+    short = json.dumps(value, ensure_ascii=False)
+    if len(short) <= INLINE:
+        return short
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 

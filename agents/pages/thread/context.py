@@ -95,9 +95,7 @@ def _parts(sizes: list[tuple[str, int, str]]) -> list[Part]:
     x = 0.0
     for n, (name, size, said) in enumerate(sizes):
         width = size / total * 100
-        found.append(
-            Part(name, f"c{n}", size // CHARACTERS_PER_TOKEN, x, width, said)
-        )
+        found.append(Part(name, f"c{n}", size // CHARACTERS_PER_TOKEN, x, width, said))
         x += width
     return found
 

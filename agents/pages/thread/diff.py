@@ -26,7 +26,7 @@ class DiffLine:
 
     @property
     def shown_sign(self) -> str:
-        return "−" if self.sign == "-" else self.sign.strip()
+        return "\N{MINUS SIGN}" if self.sign == "-" else self.sign.strip()
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ def _entry(group: Group) -> Entry:
 
 def _lines(change: Change) -> list[DiffLine]:
     if change.kind == "moved":
-        old, new = (change.old_path or "").rsplit("/", 1)[-1], change.path.rsplit("/", 1)[-1]
+        old, new = (
+            (change.old_path or "").rsplit("/", 1)[-1],
+            change.path.rsplit("/", 1)[-1],
+        )
         said = f"{_named(change.new)} from {old} to {new}"
         return [DiffLine("↕", (Part("same", said),))]
     if change.hunks:

@@ -50,9 +50,7 @@ def inspect(
     return _diff(subject, history, place, at)
 
 
-def _diff(
-    subject: Subject, history: History, place: Place, at: Step
-) -> dict[str, Any]:
+def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[str, Any]:
     base = _base(subject, history, place.base)
     if base is not None:
         base_step, base_label, before = base
@@ -74,9 +72,9 @@ def _blamed(view: DiffView, history: History, at: Step) -> DiffView:
     records = [(r.step, r.ops) for r in history.records[: at.step + 1]]
     for entry in view.entries[:BLAMED]:
         if entry.path not in {"/", "/messages"}:
-            entry.blame.extend(
-                history.record(step) for step in blame(records, entry.path)[::-1]
-            )
+            steps = blame(records, entry.path)
+            if steps != [at.step]:
+                entry.blame.extend(history.record(step) for step in steps[::-1])
     return view
 
 
@@ -171,9 +169,7 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
         record = steps.get(message_id(message) or "")
         who = subject.people.get(record.actor_id or 0, "") if record else ""
         cards.append(
-            card(
-                message, step=record.step if record else None, who=who, new=n >= same
-            )
+            card(message, step=record.step if record else None, who=who, new=n >= same)
         )
     folded = max(0, same - KEPT - first)
     params = after.get("params")
@@ -211,7 +207,7 @@ def _context(history: History, at: Step) -> dict[str, Any]:
         (
             r
             for r in reversed(history.records[: at.step + 1])
-            if isinstance(r.context, dict) and "request" in r.context
+            if r.context and "request" in r.context
         ),
         None,
     )

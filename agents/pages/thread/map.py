@@ -118,7 +118,12 @@ class BranchMap:
 
 
 def branch_map(
-    lines: Sequence[Line], marks: Iterable[Mark], *, shown: UUID, at: tuple[UUID, int], address: Address
+    lines: Sequence[Line],
+    marks: Iterable[Mark],
+    *,
+    shown: UUID,
+    at: tuple[UUID, int],
+    address: Address,
 ) -> BranchMap:
     """The map of these branches, in order of creation.
 
@@ -147,7 +152,14 @@ def branch_map(
             _lane(line, ys, colours[line.id], x(line.tip), address) for line in drawn
         ],
         dots=[
-            Dot(x(step), ys[line.id], colours[line.id], line.id, step, *address(line.id, step))
+            Dot(
+                x(step),
+                ys[line.id],
+                colours[line.id],
+                line.id,
+                step,
+                *address(line.id, step),
+            )
             for line in drawn
             for step in range(line.start, line.head_step + 1)
             if last <= MOST_DOTS and (line.id, step) not in special
@@ -175,15 +187,23 @@ def _lane(
     line: Line, ys: Mapping[UUID, int], colour: str, tip: str, address: Address
 ) -> Lane:
     y, s = ys[line.id], line.start
-    if line.parent in ys:
-        above = ys[line.parent]
-        path = f"M{s - 1} {above}C{s - 0.4:g} {above} {s - 0.6:g} {y} {s} {y}H{line.tip}"
+    if (above := ys.get(line.parent) if line.parent else None) is not None:
+        path = (
+            f"M{s - 1} {above}C{s - 0.4:g} {above} {s - 0.6:g} {y} {s} {y}H{line.tip}"
+        )
     else:
         path = f"M{max(s - 1, 0)} {y}H{line.tip}"
     leads = line.fork_step < 0
     name = line.name if len(line.name) <= LABEL else line.name[: LABEL - 1] + "…"
     return Lane(
-        line, colour, y, path, name, "0" if leads else tip, leads, *address(line.id, None)
+        line,
+        colour,
+        y,
+        path,
+        name,
+        "0" if leads else tip,
+        leads,
+        *address(line.id, None),
     )
 
 
@@ -200,7 +220,9 @@ def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
 
     newest = list(reversed(lines))
     wanted = [line for line in newest if line.id == shown]
-    wanted += [line for line in newest if line.status in {"running", "waiting", "ready"}]
+    wanted += [
+        line for line in newest if line.status in {"running", "waiting", "ready"}
+    ]
     wanted += newest
     chosen: set[UUID] = set()
     for line in wanted:

@@ -129,9 +129,7 @@ def additions(ops: Iterable[Op], *, step: int, who: str) -> Additions:
                     Operation(VERBS["put"], f"{path}/{key}", _value(value))
                 )
             case ["delete", path, key]:
-                found.operations.append(
-                    Operation(VERBS["delete"], f"{path}/{key}", "")
-                )
+                found.operations.append(Operation(VERBS["delete"], f"{path}/{key}", ""))
             case [verb, path, value]:
                 found.operations.append(
                     Operation(VERBS.get(verb, str(verb)), str(path), _value(value))

@@ -29,9 +29,7 @@ class Place:
 
     def at(self, checkpoint: UUID, *, own: bool) -> Place:
         """The same page at another step; `own` when the branch took it itself."""
-        return replace(
-            self, checkpoint=checkpoint, branch=None if own else self.branch
-        )
+        return replace(self, checkpoint=checkpoint, branch=None if own else self.branch)
 
     def tip(self, branch: UUID | None) -> Place:
         return replace(self, checkpoint=None, branch=branch)
@@ -61,17 +59,17 @@ class Place:
     @property
     def page(self) -> str:
         """The address for the bar, for links without script, and to send to others."""
-        return self._address("agents:thread", "agents:thread_at")
+        return self._address("agents:thread", "agents:step")
 
     @property
     def fragment(self) -> str:
         """The same place as the parts of a page that changed."""
-        return self._address("agents:thread_parts", "agents:thread_parts_at")
+        return self._address("agents:thread_parts", "agents:step_parts")
 
     @property
     def live(self) -> str:
         """Where the page asks whether something happened."""
-        return self._address("agents:thread_live", "agents:thread_live_at")
+        return self._address("agents:thread_live", "agents:step_live")
 
     def step(self, branch: UUID, step: int | None) -> tuple[str, str]:
         """Page and fragment of a step known by its number: dots of the branch map."""

@@ -83,7 +83,5 @@ def branch_menu(lines: Sequence[Line], tip: Place) -> list[MenuItem]:
 def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
-    states = sorted(
-        (str(run.pk), run.status, run.cancel_requested) for run in runs
-    )
+    states = sorted((str(run.pk), run.status, run.cancel_requested) for run in runs)
     return salted_hmac("thread.version", repr((heads, states))).hexdigest()[:20]

@@ -20,18 +20,30 @@ NOTABLE = {"tool", "interrupt", "decision", "error", "edit"}
 class Step(Protocol):
     """What a step list needs of a step: `StepRecord`, or a row without its content."""
 
-    id: UUID
-    branch_id: UUID
-    step: int
-    kind: str
-    status: str
-    name: str
-    label: str
-    created_at: datetime
-    latency_ms: int | None
-    cost: Decimal | None
-    actor_id: int | None
-    error_class: str
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def branch_id(self) -> UUID: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def latency_ms(self) -> int | None: ...
+    @property
+    def cost(self) -> Decimal | None: ...
+    @property
+    def actor_id(self) -> int | None: ...
+    @property
+    def error_class(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -147,7 +159,7 @@ def step_list(
 def _shared_text(first: int, last: int, parent: str) -> str:
     if first == last:
         return f"Step {last} shared with {parent}"
-    return f"Steps {first}–{last} shared with {parent}"
+    return f"Steps {first}\N{EN DASH}{last} shared with {parent}"
 
 
 def _pause(

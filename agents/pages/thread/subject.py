@@ -316,4 +316,3 @@ def waiting_inputs(subject: Subject) -> list[ThreadInput]:
 
 def failed_step(steps: Sequence[Step]) -> Step | None:
     return next((step for step in reversed(steps) if has_failed(step)), None)
-

@@ -42,9 +42,7 @@ def parts(
 def scrub(request: MemberRequest, pk: UUID) -> HttpResponse:
     """As `parts`, while the scrubber moves: it keeps its thumb and the history its length."""
     context = page_context(request, pk)
-    response = render(
-        request, "thread/_parts.html", {**context, "scrubbing": True}
-    )
+    response = render(request, "thread/_parts.html", {**context, "scrubbing": True})
     return replace_url(response, context["place"].page)
 
 
