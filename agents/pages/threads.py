@@ -179,7 +179,7 @@ def _filtered(threads: Threads, filters: Filters) -> Threads:
 
 def _counts(threads: Threads) -> dict[str, int]:
     """How many threads each view has."""
-    return threads.aggregate(
+    counts: dict[str, int] = threads.aggregate(
         all=Count("pk"),
         forked=Count("pk", filter=Q(is_forked=True)),
         **{
@@ -187,6 +187,7 @@ def _counts(threads: Threads) -> dict[str, int]:
             for view, statuses in STATUSES.items()
         },
     )
+    return counts
 
 
 def _page(

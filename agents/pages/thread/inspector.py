@@ -109,11 +109,9 @@ def _neighbours(history: History, step: int) -> tuple[State, State]:
 
 def _state(history: History, at: Step, query: str) -> dict[str, Any]:
     before, after = _neighbours(history, at.step)
-    changed = {
-        change.path: _was(change)
-        for change in (compare(before, after) if at.step else ())
-        if change.path is not None
-    }
+    # Everything is new at the first step; saying so everywhere would say nothing.
+    changes = compare(before, after) if at.step else []
+    changed = {c.path: _was(c) for c in changes if c.kind != "removed"}
     shown: Any = after
     cut = 0
     if query:
