@@ -128,11 +128,13 @@ RQ_QUEUES = {
         "DEFAULT_RESULT_TTL": 0,
     }
 }
-RQ = {"COMMIT_MODE": "on_db_commit"}
+# The job class resolves one function by name and imports nothing that Redis names.
+RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
 
 # Runs
 
 LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
+MAX_STEPS = env.number("MAX_STEPS", default=100, least=1)  # of one run
 
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
@@ -140,6 +142,9 @@ OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
 # One step tries again where that may help: so often, and for so long in all.
 MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
 MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)
+# What the demo's agent asks for. `./dev up` sets both when the scripted model plays.
+HOLDPOINT_MODEL = env.text("HOLDPOINT_MODEL", "gpt-4o-mini")
+HOLDPOINT_DEMO_LEDGER = env.optional("HOLDPOINT_DEMO_LEDGER")
 
 # People
 

@@ -29,6 +29,8 @@ SHARED = (
     "REDIS_URL",
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
+    "HOLDPOINT_MODEL",
+    "HOLDPOINT_DEMO_LEDGER",
     "HOLDPOINT_DEMO",
 )
 
@@ -89,6 +91,9 @@ def _start_model(supervisor: Supervisor, env: dict[str, str]) -> bool:
     supervisor.wait_until(lambda: _listens(port), "The scripted model", seconds=30)
     env["OPENAI_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
     env["OPENAI_API_KEY"] = "scripted"
+    if not services.given("HOLDPOINT_MODEL"):
+        env["HOLDPOINT_MODEL"] = "scripted-1"
+    env["HOLDPOINT_DEMO_LEDGER"] = f"http://127.0.0.1:{port}"
     return True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.demo.model import chat, wire
+from agents.demo.model import chat, desk, transcript, wire
 
 MODELS = ("scripted-1", "scripted-1-mini", "scripted-1-pro")
 CREATED = 1_790_000_000  # seconds; a constant, since nothing was trained
@@ -18,4 +18,5 @@ def models() -> list[dict[str, Any]]:
 
 
 def answer(body: dict[str, Any]) -> wire.Message:
-    return chat.answer(body)
+    talk = transcript.read(body)
+    return desk.answer(talk) if set(talk.tools) >= desk.NEEDED else chat.answer(body)

@@ -1,0 +1,144 @@
+"""A conversation as the persona reads it: what was asked, what was tried, what came back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.demo.model import wire
+
+REJECTED = re.compile(
+    r"\b(reject(s|ed)?|declined|denied|refused by|not approved)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One call and its result."""
+
+    name: str
+    arguments: dict[str, Any]
+    text: str  # the result as it came
+    data: (
+        dict[str, Any] | None
+    )  # the result, where it is a JSON object without an error
+
+    @property
+    def ok(self) -> bool:
+        return self.data is not None
+
+    @property
+    def rejected(self) -> bool:
+        """A person said no; the text has the reason."""
+        return not self.ok and bool(REJECTED.search(self.text[:200]))
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One request, taken apart."""
+
+    model: str
+    system: str
+    said: tuple[str, ...]  # by people, in order
+    exchanges: tuple[Exchange, ...]
+    marks: tuple[int, ...]  # how many exchanges came before each thing said
+    last_role: str
+    tools: dict[str, dict[str, Any]]  # name → its function object
+    temperature: float
+    mood: int  # decides between equal words; see `_mood`
+
+    def of(self, name: str) -> list[Exchange]:
+        return [each for each in self.exchanges if each.name == name]
+
+    def done(self, name: str, **arguments: Any) -> Exchange | None:
+        """The newest successful call with at least these arguments."""
+        for each in reversed(self.of(name)):
+            given = arguments.items()
+            if each.ok and all(each.arguments.get(key) == want for key, want in given):
+                return each
+        return None
+
+    def failures(self, name: str) -> list[Exchange]:
+        return [each for each in self.of(name) if not each.ok]
+
+    def offers(self, name: str) -> bool:
+        return name in self.tools
+
+
+def read(body: Mapping[str, Any]) -> Talk:
+    messages = body["messages"]
+    system = [each for each in messages if each["role"] in ("system", "developer")]
+    said: list[str] = []
+    exchanges: list[Exchange] = []
+    marks: list[int] = []
+    calls: dict[str, wire.Message] = {}
+    for message in messages:
+        if message["role"] == "user":
+            said.append(wire.squeeze(wire.text_of(message)))
+            marks.append(len(exchanges))
+        elif message["role"] == "assistant":
+            calls = {call["id"]: call for call in message.get("tool_calls") or []}
+        elif message["role"] == "tool":
+            exchanges.append(_exchange(calls[message["tool_call_id"]], message))
+    return Talk(
+        model=body["model"],
+        system=wire.squeeze(" ".join(wire.text_of(message) for message in system)),
+        said=tuple(said),
+        exchanges=tuple(exchanges),
+        marks=tuple(marks),
+        last_role=messages[-1]["role"],
+        tools={
+            tool["function"]["name"]: tool["function"]
+            for tool in body.get("tools") or []
+        },
+        temperature=float(body.get("temperature") or 0),
+        mood=_mood(body, system, said),
+    )
+
+
+def _mood(
+    body: Mapping[str, Any], system: Iterable[wire.Message], said: Iterable[str]
+) -> int:
+    """A number from what people wrote, the model, and, above temperature 0, the sampling.
+
+    What the persona says is decided by what it was asked; which of several ways to say
+    it, by this.
+    """
+    parts: list[Any] = [
+        body["model"],
+        *(wire.squeeze(wire.text_of(message)) for message in system),
+        *said,
+    ]
+    if body.get("temperature"):
+        parts += [body["temperature"], body.get("top_p"), body.get("seed")]
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return int(digest[:12], 16)
+
+
+def _exchange(call: wire.Message, result: wire.Message) -> Exchange:
+    text = wire.squeeze(wire.text_of(result))
+    return Exchange(
+        name=call["function"]["name"],
+        arguments=_object(call["function"]["arguments"]) or {},
+        text=text,
+        data=_success(text),
+    )
+
+
+def _success(text: str) -> dict[str, Any] | None:
+    data = _object(text)
+    if data is None or "error" in data or data.get("status") in ("rejected", "failed"):
+        return None
+    return data
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
