@@ -202,7 +202,7 @@ class HoldpointWorker(SimpleWorker):
                 self.heartbeat()
                 self._alive_at = time.monotonic()
             if self.should_run_maintenance_tasks:
-                self.run_maintenance_tasks()
+                self.run_maintenance_tasks()  # type: ignore[no-untyped-call]
             try:
                 return self.queue_class.dequeue_any(
                     self._ordered_queues,

@@ -25,7 +25,7 @@ def wake(run_id: UUID) -> bool:
     """
     with unscoped(Reason.WORKER), transaction.atomic():
         run = (
-            Run.objects.select_for_update(of=("self",))
+            Run.objects.select_for_update(no_key=True, of=("self",))
             .select_related("branch")
             .filter(pk=run_id)
             .first()

@@ -59,7 +59,7 @@ def ask(run: Run, requests: Sequence[Request]) -> list[Approval]:
             digest = digest_of(call, request.tool, request.arguments)
             approval = known.get(call.pk)
             if approval is not None:
-                _renew(approval, digest)
+                _renew(approval, run, digest)
             else:
                 approval = _approval(run, call, request, digest, next(numbers))
                 approval.save(force_insert=True)
@@ -91,15 +91,26 @@ def _approval(
     )
 
 
-def _renew(approval: Approval, digest: bytes) -> None:
-    """Pending again: what was decided before stays on record, and does not count."""
+def _renew(approval: Approval, run: Run, digest: bytes) -> None:
+    """Pending again: what was decided before stays on record, and does not count.
+
+    `run` may be another than the one that asked first: a retry.
+    """
+    approval.run = run
     approval.status = Approval.Status.PENDING
     approval.revision += 1
     approval.digest = digest
     approval.decided_at = None
     approval.decided_by = None
     approval.save(
-        update_fields=["status", "revision", "digest", "decided_at", "decided_by"]
+        update_fields=[
+            "run",
+            "status",
+            "revision",
+            "digest",
+            "decided_at",
+            "decided_by",
+        ]
     )
     Approval.objects.filter(pk=approval.pk).update(asked_at=ClockTimestamp())
 
@@ -108,7 +119,7 @@ def _wait(call: ToolCall, tool: Tool) -> None:
     call.status = ToolCall.Status.WAITING
     call.effective = None
     call.tool_version = tool.version
-    call.save(update_fields=["status", "effective", "tool_version"])
+    call.save(update_fields=["run", "status", "effective", "tool_version"])
 
 
 def _numbers(run: Run, count: int) -> Any:

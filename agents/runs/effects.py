@@ -12,13 +12,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from django.db.models import F
 
-from agents.errors import ArgumentsDoNotFit, ToolError, UnknownTool
-from agents.models import ToolCall
+from agents.approvals.ask import Request, ask
+from agents.approvals.verify import EffectiveArguments, verify
+from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, ToolError, UnknownTool
+from agents.models import Approval, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Ask, Call, Refuse, RunIt, Step, ToolOutcome
 from agents.runs.claim import Claim
@@ -27,14 +30,16 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import Fenced
 from checkpoints.gate import Pass, seal
 from checkpoints.keys.hierarchy import thread_keys
-from checkpoints.pure.codec import State
+from checkpoints.pure.codec import State, canonical
 
 logger = logging.getLogger(__name__)
 
 TRIES = 3  # of one idempotent call that broke, in one claim
 PAUSE = 0.5  # seconds before the second try; doubles
 
-CANCELLED = "This call was not run: the run it belongs to was cancelled."
+CANCELLED = "This call was not run: it was cancelled."
+EDITED = "A person changed the arguments before this ran, to "
+IN_FORK = "every call with effects on a fork"
 IN_DOUBT = (
     "Whether this happened is not known: the worker stopped, or the connection broke, "
     "after the call had begun. It was not tried again."
@@ -51,10 +56,13 @@ class Effects:
         self.state: State = {}  # the runner sets it before each step
         self._claim = claim
         self._opener = opener
+        assert claim.branch.head_id is not None  # create_thread() writes step 0
+        self._head = claim.branch.head_id
         self._known = known
         self._tools = {tool.name: tool for tool in claim.agent.tools}
         self._mac = thread_keys(claim.run.thread_id).mac
         self._rows: dict[UUID, ToolCall] = {}
+        self._effective: dict[UUID, EffectiveArguments] = {}
         self.reload()
 
     # What the engine asks
@@ -78,7 +86,11 @@ class Effects:
             return Refuse(str(unknown), title, unknown.code)
         if row.status == Status.WAITING:
             return Ask(title, asked=True)
-        if row.status in (Status.APPROVED, Status.EXECUTING):
+        if row.status == Status.EXECUTING and _once(tool):
+            return RunIt()  # run() stops it
+        if row.status in (Status.APPROVED, Status.EXECUTING) and self._was_asked(row):
+            return self._verified(row, tool, title)
+        if row.status == Status.EXECUTING:
             return RunIt()
         try:
             fitted = tool.fit(call)
@@ -101,10 +113,17 @@ class Effects:
             row.recorded_from = source
             content: str = self._opener.open(source, "result")
             return ToolOutcome(content, title, tool.name)
-        arguments = self._arguments(row)
+        effective = self._effective.get(row.pk)
+        arguments: dict[str, Any] = (
+            effective.arguments if effective else self._opener.open(row, "arguments")
+        )
         if tool.has_effects:
             self._intend(row)
-        return self._execute(tool, row, arguments, title)
+        outcome = self._execute(tool, row, arguments, title)
+        if effective and effective.edited:
+            told = f"{EDITED}{canonical(arguments).decode()}\n{outcome.content}"
+            return replace(outcome, content=told)
+        return outcome
 
     # What the runner commits
 
@@ -137,6 +156,22 @@ class Effects:
             finished_at=ClockTimestamp()
         )
 
+    def ask(self, calls: Iterable[Call]) -> None:
+        """Write the requests for these calls, in the transaction that is open."""
+        requests = []
+        for call in calls:
+            row, tool = self._rows[call.key], self._tools[call.name]
+            own = tool.rule is not None and tool.requires(tool.fit(call).arguments)
+            requests.append(
+                Request(
+                    row,
+                    tool,
+                    self._opener.open(row, "arguments"),
+                    rule="" if own else IN_FORK,
+                )
+            )
+        ask(self._claim.run, requests)
+
     def reload(self) -> None:
         """Read the rows anew: decisions have changed some."""
         rows = ToolCall.objects.for_run(self._claim.principal).filter(
@@ -157,7 +192,7 @@ class Effects:
             branch_id=branch.pk,
             run_id=self._claim.run.pk,
             # A reply from elsewhere (an import, an edit) has no checkpoint of its own.
-            reply_id=call.reply if call.reply in self._known else branch.head_id,
+            reply_id=call.reply if call.reply in self._known else self._head,
             ordinal=call.ordinal,
             tool=tool.name if tool else "",
             tool_version=tool.version if tool else "",
@@ -189,10 +224,19 @@ class Effects:
     def _title(self, call: Call) -> str:
         return self.title(call.name, call.arguments)
 
-    def _arguments(self, row: ToolCall) -> dict[str, Any]:
-        field = "arguments" if row.effective is None else "effective"
-        arguments: dict[str, Any] = self._opener.open(row, field)
-        return arguments
+    def _was_asked(self, row: ToolCall) -> bool:
+        return Approval.objects.for_run(self._claim.principal).filter(call=row).exists()
+
+    def _verified(self, row: ToolCall, tool: Tool, title: str) -> RunIt | Ask:
+        """It may run if what was approved still holds; else people are asked again."""
+        try:
+            self._effective[row.pk] = verify(row, tool=tool, opener=self._opener)
+        except ApprovalInvalid:
+            logger.warning(
+                "an approval does not hold any more", extra={"ids": {"call": row.pk}}
+            )
+            return Ask(title)
+        return RunIt()
 
     def _in_fork(self, tool: Tool) -> bool:
         return tool.has_effects and self._claim.branch.parent_id is not None

@@ -6,10 +6,12 @@ Each is one transaction with the step that says so, and lets the branch go in it
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from django.db import transaction
 
 from agents.models import Run
+from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
 from agents.runs.claim import Claim, let_go
 from agents.runs.start import follow_on, supersede_calls
@@ -34,7 +36,8 @@ def suspend(claim: Claim, save: Also) -> None:
     with transaction.atomic():
         save()
         let_go(claim)
-        if not _end(claim, Run.Status.WAITING, cancel_requested=False):
+        wanted = _running(claim).filter(cancel_requested=False)
+        if not wanted.update(status=Run.Status.WAITING, worker="", attempts=0):
             raise CancelledMeanwhile
 
 
@@ -119,11 +122,13 @@ def error_step(claim: Claim, failure: Failure) -> NewStep:
     )
 
 
-def _end(claim: Claim, status: Run.Status, **values: object) -> bool:
-    """`running → status`. With `cancel_requested=False`, only while nobody asked for that."""
-    run = Run.objects.for_run(claim.principal).filter(
+def _end(claim: Claim, status: Run.Status, **values: Any) -> None:
+    """`running → status`. Whoever holds the branch holds the run."""
+    if not _running(claim).update(status=status, worker="", attempts=0, **values):
+        raise Fenced("The run is not running any more.")
+
+
+def _running(claim: Claim) -> RunQuerySet:
+    return Run.objects.for_run(claim.principal).filter(
         pk=claim.run.pk, status=Run.Status.RUNNING
     )
-    if "cancel_requested" in values:
-        run = run.filter(cancel_requested=values.pop("cancel_requested"))
-    return bool(run.update(status=status, worker="", attempts=0, **values))

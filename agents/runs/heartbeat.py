@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from django.db import DatabaseError, InterfaceError, connection
 
@@ -87,5 +87,6 @@ class Heartbeat:
     def _renew(self) -> None:
         branch = self._claim.branch
         with connection.cursor() as cursor:
-            cursor.execute(_RENEW, [self._claim.lease, branch.pk, branch.fence])
+            values: tuple[Any, ...] = (self._claim.lease, branch.pk, branch.fence)
+            cursor.execute(_RENEW, values)
             self.lost = cursor.rowcount != 1

@@ -5,25 +5,30 @@ They become checkpoints in the order in which they came, before the agent thinks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import User
 
+from agents.approvals.binding import last_decision
+from agents.approvals.verify import verify_answer
+from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
 from agents.runs.claim import Claim
 from agents.runs.start import first_words
-from agents.tools.declare import as_text
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass, seal
 from checkpoints.ids import uuid7
 from checkpoints.models import Checkpoint, ThreadInput
 from checkpoints.pure import ops
 
-NOBODY = "Nobody decided in time, so this call was not run."
+NOBODY = "someone"
+UNDECIDED = "Nobody decided this in time, so it was not run."
+
+Status = ToolCall.Status
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,11 @@ def messages(claim: Claim, opener: Pass) -> list[Arrival]:
 def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival]:
     """Decisions about calls that still wait for one, in the order of the calls."""
     by_key = {call.key: call for call in calls}
+    if not by_key:
+        return []
     closed = (
         Approval.objects.for_run(claim.principal)
-        .filter(call__in=list(by_key), call__status=ToolCall.Status.WAITING)
+        .filter(call__in=list(by_key), call__status=Status.WAITING)
         .exclude(status=Approval.Status.PENDING)
         .select_related("call")
         .order_by("call__ordinal")
@@ -86,19 +93,11 @@ def _message(claim: Claim, said: ThreadInput, text: str) -> Arrival:
 
 def _decided(claim: Claim, opener: Pass, approval: Approval, call: Call) -> Arrival:
     """What the last decision on the request means for its call."""
-    decision = (
-        approval.decisions.select_related("by").order_by("-revision", "-at").first()
-    )
-    who = _name(decision.by) if decision else ""
-    content = opener.open(decision, "content") if decision else None
+    decision, row = last_decision(approval), approval.call
+    status, label, told = _meaning(approval, decision, opener)
     step_id = uuid7()
-    status, label, told = _meaning(approval, decision, content, who)
-    row = approval.call
     values: dict[str, Any] = {"status": status}
-    if told is None:
-        answer: tuple[ops.Op, ...] = ()
-    else:
-        answer = (result_op(step_id, call, told),)
+    if told is not None:
         values |= {
             "result": seal(row, "result", told),
             "result_checkpoint": step_id,
@@ -109,47 +108,45 @@ def _decided(claim: Claim, opener: Pass, approval: Approval, call: Call) -> Arri
         kind=Checkpoint.Kind.DECISION,
         name=row.tool,
         label=first_words(label),
-        ops=answer,
+        ops=() if told is None else (result_op(step_id, call, told),),
         context={"approval": str(approval.pk), "call": str(row.pk)},
     )
 
     def record() -> None:
         ToolCall.objects.for_run(claim.principal).filter(pk=row.pk).update(**values)
 
-    at = approval.decided_at
-    assert at is not None  # decide() sets it with the status
-    return Arrival(at, step, decision.by_id if decision else None, record)
+    assert approval.decided_at is not None  # set with every status but pending
+    actor_id = decision.by_id if decision else None
+    return Arrival(approval.decided_at, step, actor_id, record)
 
 
 def _meaning(
-    approval: Approval, decision: Decision | None, content: Any, who: str
+    approval: Approval, decision: Decision | None, opener: Pass
 ) -> tuple[ToolCall.Status, str, str | None]:
-    """The call's next status, the step's label, and what the model is told; None: nothing yet."""
-    match approval.status:
-        case Approval.Status.APPROVED:
-            edited = decision is not None and decision.verdict == Decision.Verdict.EDIT
-            verb = "Edited and approved" if edited else "Approved"
-            return ToolCall.Status.APPROVED, f"{verb} by {who}", None
-        case Approval.Status.RESPONDED:
-            answer = as_text(_inner(content, "response"))
-            return ToolCall.Status.RESPONDED, f"{who}: {answer}", answer
-        case Approval.Status.REJECTED:
-            reason = as_text(_inner(content, "reason") or "")
-            told = f"Rejected by a person. Reason: {reason or 'none given'}"
-            said = f": {reason}" if reason else ""
-            return ToolCall.Status.REJECTED, f"Rejected by {who}{said}", told
-    return ToolCall.Status.SUPERSEDED, NOBODY, NOBODY
+    """The call's next status, the step's label, and what the model is told, if anything.
+
+    An approval is verified just before the call runs (effects.py), the rest here.
+    """
+    who = _name(decision.by if decision else None)
+    if approval.status == Approval.Status.APPROVED:
+        edited = decision is not None and decision.verdict == Decision.Verdict.EDIT
+        verb = "Edited and approved" if edited else "Approved"
+        return Status.APPROVED, f"{verb} by {who}", None
+    if approval.status not in (Approval.Status.REJECTED, Approval.Status.RESPONDED):
+        return Status.SUPERSEDED, UNDECIDED, UNDECIDED
+    try:
+        content = opener.open(verify_answer(approval, opener=opener), "content")
+    except ApprovalInvalid as invalid:
+        return Status.PROPOSED, f"Asked again: {invalid}", None
+    if approval.status == Approval.Status.RESPONDED:
+        answer = content["response"]
+        return Status.RESPONDED, f"{who}: {answer}", answer
+    reason = content["reason"]
+    told = f"A person rejected this call, so it was not run. Their reason: {reason}"
+    return Status.REJECTED, f"Rejected by {who}: {reason}", told
 
 
-def _inner(content: Any, name: str) -> Any:
-    """A decision's content is the value itself, or an object that names it."""
-    return (
-        content[name] if isinstance(content, Mapping) and name in content else content
-    )
-
-
-def _name(person: AbstractBaseUser | None) -> str:
+def _name(person: User | None) -> str:
     if person is None:
-        return "Someone"
-    full = getattr(person, "get_full_name", str)()
-    return full or person.get_username()
+        return NOBODY
+    return person.get_full_name() or person.get_username()

@@ -25,7 +25,6 @@ from django.db import (
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
-from agents.approvals.ask import ask
 from agents.failpoints import failpoint
 from agents.llm import OpenAIModel
 from agents.models import Run
@@ -213,7 +212,7 @@ class Runner:
         def save() -> None:
             if step is not None:
                 self._commit(step)
-                ask(held, calls)
+                self._effects.ask(calls)
                 failpoint("after ask")
 
         try:

@@ -224,7 +224,7 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
     _require_operator(by)
     _require_thread(by, run.thread_id)
     with unscoped(Reason.WORKER), transaction.atomic():
-        held = Run.objects.select_for_update().get(pk=run.pk)
+        held = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
         if not held.is_live:
             return False
         audit.record(by, "cancel", obj=held)
@@ -345,7 +345,11 @@ def _by_key(by: UserPrincipal, request_key: UUID | None) -> Run | None:
 
 
 def _locked(branch_id: UUID) -> Branch:
-    return Branch.objects.unscoped(Reason.WORKER).select_for_update().get(pk=branch_id)
+    return (
+        Branch.objects.unscoped(Reason.WORKER)
+        .select_for_update(no_key=True)
+        .get(pk=branch_id)
+    )
 
 
 def _live(branch: Branch) -> Run | None:
