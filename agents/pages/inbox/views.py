@@ -30,6 +30,8 @@ CANNED_REASONS = (
     "Ask again later",
 )
 
+BESIDE = ("reason", "response")  # problems that stand at their field
+
 DONE = {
     "approve": "Approved {}. The agent goes on.",
     "edit": "Approved {} with your edits. The agent goes on.",
@@ -250,9 +252,20 @@ def _context(
     }
     if mode == "edit":
         schema = _schema(detail.approval)
-        context["fields"] = fields.describe(
-            schema, detail.proposed, posted=posted, problems=problems or {}
+        shown = fields.describe(
+            schema, detail.proposed, posted=posted, problems=problems
         )
+        before = fields.describe(schema, detail.proposed)
+        context["fields"] = [
+            (field, old.value if old.value != field.value else None)
+            for field, old in zip(shown, before, strict=True)
+        ]
+        context["wrong"] = [field for field in shown if field.error]
+        context["elsewhere"] = fields.elsewhere(problems or {}, shown)
+    elif problems:
+        context["elsewhere"] = [
+            text for name, text in problems.items() if name not in BESIDE
+        ]
     return context
 
 
