@@ -14,7 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *threads.urlpatterns,
     *thread.urlpatterns,
     *fork.urlpatterns,
-    *runs.urlpatterns,
     *start.urlpatterns,
+    *runs.urlpatterns,
     *shell.urlpatterns,
 ]
