@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 from django.contrib.auth.models import User
+from hypothesis import HealthCheck, settings
 
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
@@ -17,6 +18,12 @@ from checkpoints.models import Branch, Membership, Workspace
 from checkpoints.pure.codec import State
 
 pytest_plugins = ["tests.llm"]
+
+# A law that holds slowly, on a machine with much else to do, still holds.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 STATE: State = {
     "_schema": 1,
@@ -51,6 +58,12 @@ def make_workspace(slug: str) -> Workspace:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings) -> None:
+    """Everyone's password is their name; the real hashes are slow on purpose."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def workspace(db) -> Workspace:
     return make_workspace("acme")
@@ -60,7 +73,7 @@ def workspace(db) -> Workspace:
 def join(workspace) -> Join:
     def join(name, role=Role.OPERATOR, *, can_approve=False, to=None):
         to = to or workspace
-        user = User.objects.create_user(name, first_name=name.title())
+        user = User.objects.create_user(name, first_name=name.title(), password=name)
         Membership.objects.create(
             workspace=to, user=user, role=role, can_approve=can_approve
         )

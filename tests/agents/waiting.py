@@ -37,7 +37,7 @@ def book(flight: str, price: Decimal, seats: int = 1, *, key: IdempotencyKey) ->
 
 
 @question(title="{question}")
-def ask_traveller(question: str) -> str:
+def ask_traveller(question: str) -> None:
     """Ask the traveller."""
 
 

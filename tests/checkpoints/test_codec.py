@@ -122,6 +122,16 @@ def test_cleaning_replaces_lone_surrogates_and_names_their_places():
     assert dirty["n"] == "\udfff"
 
 
+def test_cleaning_reaches_every_depth_that_can_be_stored():
+    for wrap in (lambda inner: [inner], lambda inner: {"a": inner}):
+        value: object = "\ud800"
+        for _ in range(64):
+            value = wrap(value)
+        cleaned, flagged = codec.clean(value)
+        codec.check(cleaned)
+        assert len(flagged) == 1
+
+
 def test_cleaning_joins_halves_that_belong_together():
     assert codec.clean("\ud83d\ude00") == ("😀", ["$"])
 
@@ -149,6 +159,7 @@ def test_cleaned_values_can_be_stored_and_flags_say_when_something_changed(value
 
 @given(values, st.sampled_from([None, 2]))
 @example({"a": {"a": 1}, "b": ["a", "a"]}, None)
+@example([2**64 - 1, -(2**63), 1e308, -0.0], None)
 def test_typed_json_is_read_as_it_was_written(value, indent):
     for ascii_only in (True, False):
         text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
