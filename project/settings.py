@@ -230,7 +230,10 @@ LOGGING = {
         name: {"handlers": [], "propagate": True}
         for name in ("django", "django.server", "uvicorn", "uvicorn.error", "rq.worker")
     }
-    | {"uvicorn.access": {"handlers": [], "level": "WARNING"}},
+    | {
+        "uvicorn.access": {"handlers": [], "level": "WARNING"},
+        "httpx2": {"level": "WARNING"},  # a line for each request of the model client
+    },
 }
 
 # Where the admin's "view on site" leads: the page of a row.

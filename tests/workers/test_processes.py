@@ -95,54 +95,31 @@ def test_killed_again_and_again_no_step_is_lost_and_each_booking_is_made_once(
     assert applied == {f"{name} {turn}": 1 for name in names for turn in range(TURNS)}
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "before step",
-        "before step:3",
-        "before commit",
-        "before commit:2",
-        "after commit",
-        "after commit:2",
-        "after intent",
-        "after effect",
-    ],
-)
-def test_killed_at(point, workers, begin, server, tmp_path):
-    server.will_call("c1", "book", item="TP 209", price="100")
-    server.will_say("Booked.")
-    died = tmp_path / "died"
-    workers.start(HOLDPOINT_FAILPOINT=point, HOLDPOINT_FAILPOINT_ONCE=str(died))
-    run = begin()
-    wait_until(lambda: ended(run))
-    assert died.exists()
-    assert run.status == "succeeded"
-    assert kinds(run) == ["input", "model", "tool", "model"]
-    assert sum(effect["applied"] for effect in server.ledger()) == 1
+POINTS = [
+    "after claim",
+    "before step",
+    "before commit",
+    "after commit",
+    "after intent",
+    "after effect",
+    "before ask",
+    "after ask",
+    "after decision",
+    "before end",
+]
 
 
-@pytest.mark.parametrize(("point", "sent"), [("after intent", 0), ("after effect", 1)])
-def test_what_must_not_happen_twice_is_left_to_a_person(
-    point, sent, workers, begin, server, tmp_path
-):
-    server.will_call("c1", "send", text="hello")
-    workers.start(
-        HOLDPOINT_FAILPOINT=point, HOLDPOINT_FAILPOINT_ONCE=str(tmp_path / "died")
-    )
-    run = begin()
-    wait_until(lambda: ended(run))
-    assert (run.status, run.error_class) == ("failed", "outcome_unknown")
-    assert len(server.ledger()) == sent
-
-
-def test_an_approval_waits_while_everything_restarts(
+def test_killed_once_at_every_point_a_run_books_once_and_waits_through_restarts(
     workers, begin, server, bob, tmp_path
 ):
-    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_call("c1", "book", item="hotel", price="100")
+    server.will_call("c2", "book", item="flight", price="1200")
     server.will_say("Booked.")
-    first = workers.start(
-        HOLDPOINT_FAILPOINT="after ask", HOLDPOINT_FAILPOINT_ONCE=str(tmp_path / "died")
-    )
+    arm = {
+        "HOLDPOINT_FAILPOINTS": ",".join(POINTS),
+        "HOLDPOINT_FAILPOINTS_REACHED": str(tmp_path),
+    }
+    first = workers.start(**arm)
     run = begin()
     (approval,) = wait_until(lambda: pending(run))
     first.kill()
@@ -150,11 +127,35 @@ def test_an_approval_waits_while_everything_restarts(
     # Nobody is there when it is decided, and the ring is lost.
     decide.approve(approval, seen=approval.as_shown(), by=bob)
     workers.forget_rings()
-    workers.start()
+    workers.start(**arm)
     wait_until(lambda: ended(run))
+    assert {point for point in POINTS if not (tmp_path / point).exists()} == set()
     assert run.status == "succeeded"
-    assert kinds(run) == ["input", "model", "interrupt", "decision", "tool", "model"]
-    assert len(server.ledger()) == 1
+    assert kinds(run) == [
+        *["input", "model", "tool"],
+        *["model", "interrupt", "decision", "tool", "model"],
+    ]
+    applied = [e["body"]["item"] for e in server.ledger() if e["applied"]]
+    assert applied == ["hotel", "flight"]
+
+
+def test_what_must_not_happen_twice_is_left_to_a_person(
+    workers, begin, server, tmp_path
+):
+    server.always(_send("one"), match="first", turn=0)
+    server.always(_send("two"), match="second", turn=0)
+    workers.start(
+        HOLDPOINT_FAILPOINTS="after intent,after effect",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+    )
+    first = begin("first")
+    wait_until(lambda: ended(first))
+    second = begin("second")
+    wait_until(lambda: ended(second))
+    for run in (first, second):
+        assert (run.status, run.error_class) == ("failed", "outcome_unknown")
+    # The first worker died before the effect, the second after it. Neither knows.
+    assert [effect["body"]["text"] for effect in server.ledger()] == ["two"]
 
 
 def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
@@ -239,3 +240,9 @@ def test_a_running_run_is_cancelled_after_its_step(workers, begin, server, alice
     assert run.status == "cancelled"
     assert kinds(run)[-1] == "error"
     assert Run.objects.get(pk=run.pk).calls.filter(status="superseded").exists()
+
+
+def _send(text: str) -> dict[str, object]:
+    function = {"name": "send", "arguments": f'{{"text": "{text}"}}'}
+    call = {"id": "c", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
