@@ -302,8 +302,12 @@ def calls_of(subject: Subject) -> list[ToolCall]:
     )
 
 
-def waiting_inputs(subject: Subject) -> list[ThreadInput]:
-    return list(subject.branch.inputs.undelivered().select_related("author"))
+def queued(subject: Subject) -> list[str]:
+    """Messages to the branch that the agent has not got yet, oldest first."""
+    if subject.opened is None:
+        return []
+    waiting: list[ThreadInput] = list(subject.branch.inputs.undelivered())
+    return [text for text in open_each(subject.opened, waiting, "content") if text]
 
 
 def failed_step(steps: Sequence[Step]) -> Step | None:
