@@ -8,7 +8,7 @@
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
     ├─ NotEligible                                          not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
-    └─ NotLive, BranchBusy                                  the run is elsewhere by now
+    └─ NotLive, BranchBusy, NotRetryable                    the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
 expected, and never holds keys or prompts. What a tool or a model server said may
@@ -210,3 +210,16 @@ class BranchBusy(AgentsError):
 
     code = "branch_busy"
     status = 409
+
+
+class NotRetryable(AgentsError):
+    """Only a run that failed or was cancelled can be tried again."""
+
+    code = "not_retryable"
+    status = 409
+
+    def __init__(self, run_status: str) -> None:
+        super().__init__(
+            f"This run is {run_status}; only one that failed or was cancelled can be "
+            "tried again."
+        )

@@ -128,11 +128,13 @@ RQ_QUEUES = {
         "DEFAULT_RESULT_TTL": 0,
     }
 }
-RQ = {"COMMIT_MODE": "on_db_commit"}
+# The job class resolves one function by name and imports nothing that Redis names.
+RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
 
 # Runs
 
 LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
+MAX_STEPS = env.number("MAX_STEPS", default=100, least=1)  # of one run
 
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 from django.conf import settings
@@ -12,6 +13,14 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.ids import uuid7
 from checkpoints.models import Branch, Checkpoint, Thread, Workspace
 from checkpoints.models.fields import SealedField
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a page showed: a decision counts for these bytes only."""
+
+    revision: int
+    digest: bytes
 
 
 class ApprovalQuerySet(ThreadScopedQuerySet["Approval"]):
@@ -93,6 +102,10 @@ class Approval(models.Model):
     @property
     def is_pending(self) -> bool:
         return self.status == self.Status.PENDING
+
+    def as_shown(self) -> Seen:
+        """What the form carries, and the decision gives back."""
+        return Seen(self.revision, bytes(self.digest))
 
 
 class Decision(models.Model):

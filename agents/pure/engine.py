@@ -298,7 +298,7 @@ def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
         status="failed" if outcome.failed or stopped else "ok",
         name=outcome.name,
         label=_label(outcome.stop or outcome.title),
-        ops=(*outcome.ops, _result(step_id, call, outcome.content)),
+        ops=(*outcome.ops, result_op(step_id, call, outcome.content)),
         meta=ReplyMeta(latency_ms=outcome.latency_ms),
         error_class=outcome.error_class,
         context=outcome.context,
@@ -318,13 +318,14 @@ def _refused(call: Call, refusal: Refuse) -> Step:
         status="failed",
         name=refusal.name,
         label=_label(refusal.title),
-        ops=(_result(step_id, call, refusal.text),),
+        ops=(result_op(step_id, call, refusal.text),),
         error_class=refusal.error_class,
         call=call.key,
     )
 
 
-def _result(step_id: UUID, call: Call, content: str) -> Op:
+def result_op(step_id: UUID, call: Call, content: str) -> Op:
+    """Append the message that answers the call: what came of it, for the model."""
     message = {
         "id": str(step_id),
         "role": "tool",

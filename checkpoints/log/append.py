@@ -17,10 +17,16 @@ from django.db import connection, transaction
 
 from checkpoints.access import Reason
 from checkpoints.errors import Fenced
-from checkpoints.gate import context
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
-from checkpoints.log.step import META_COLUMNS, STEP_SCHEMA, NewStep, StepMeta, metadata
+from checkpoints.log.step import (
+    META_COLUMNS,
+    STEP_SCHEMA,
+    NewStep,
+    StepMeta,
+    delta_context,
+    metadata,
+)
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta
 from checkpoints.pure import chain, envelope
 
@@ -78,13 +84,8 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         metadata=metadata(step.id, step.kind, STEP_SCHEMA, step.meta),
         operations=plain,
     )
-    delta = CheckpointDelta(
-        checkpoint_id=step.id,
-        workspace_id=writer.workspace_id,
-        thread_id=writer.thread_id,
-        step=number,
-    )
-    record = envelope.seal(plain, key=keys.data, context=context(delta, "record"))
+    place = delta_context(writer.workspace_id, writer.thread_id, step.id, number)
+    record = envelope.seal(plain, key=keys.data, context=place)
     values: dict[str, Any] = {
         "branch": writer.branch_id,
         "thread": writer.thread_id,

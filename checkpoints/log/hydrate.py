@@ -21,10 +21,10 @@ from uuid import UUID
 from django.db import connection
 
 from checkpoints.errors import BrokenChain, DecryptionError, StepNotFound
-from checkpoints.gate import Pass, context
+from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
-from checkpoints.log.step import metadata
+from checkpoints.log.step import delta_context, metadata
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey
 from checkpoints.pure import chain, codec, envelope
 from checkpoints.pure.codec import State
@@ -204,17 +204,12 @@ def _open(
         raise BrokenChain(
             f"The operations of step {step} of branch {short(branch.pk)} are missing."
         )
-    delta = CheckpointDelta(
-        checkpoint_id=values["id"],
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        step=step,
-    )
+    place = delta_context(branch.workspace_id, branch.thread_id, values["id"], step)
     try:
         return envelope.open_sealed(
             bytes(sealed),
             key=keys[values["data_key"]],
-            context=context(delta, "record"),
+            context=place,
         )
     except DecryptionError as error:
         raise DecryptionError(

@@ -8,9 +8,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from checkpoints.gate import RECORD_SCHEMA
 from checkpoints.ids import uuid7
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, CheckpointDelta
 from checkpoints.pure import codec
+from checkpoints.pure.envelope import Context
 from checkpoints.pure.ops import Op
 
 STEP_SCHEMA = 1  # of the sealed text and of the metadata below
@@ -73,6 +75,23 @@ class NewStep:
         return codec.canonical(
             {"context": self.context, "label": self.label, "ops": list(self.ops)}
         )
+
+
+def delta_context(
+    workspace_id: UUID, thread_id: UUID, checkpoint_id: UUID, step: int
+) -> Context:
+    """The place that a step's operations are bound to: `gate.context` of their row.
+
+    Without making the row, which would cost more than opening the record.
+    """
+    return Context(
+        purpose=f"{CheckpointDelta._meta.label_lower}.record",
+        workspace=workspace_id,
+        thread=thread_id,
+        object=checkpoint_id,
+        step=step,
+        schema=RECORD_SCHEMA,
+    )
 
 
 def metadata(id: UUID, kind: str, schema_version: int, meta: object) -> bytes:

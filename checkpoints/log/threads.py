@@ -19,6 +19,8 @@ from checkpoints.pure.ops import Op
 
 MAIN = "main"  # name of a thread's first branch
 
+_NOT_YOURS = "This request key was used for something else."
+
 
 def create_thread(
     *,
@@ -68,17 +70,13 @@ def create_thread(
             )
     except IntegrityError:
         # Either the same form, sent twice, or a mistake, which stays one.
-        first = (
-            Branch.objects.unscoped(Reason.WORKER)
-            .filter(workspace=workspace, thread__request_key=request_key, parent=None)
-            .select_related("thread")
-            .first()
-            if request_key is not None
-            else None
+        first = _made_by_request(
+            thread__request_key=request_key, parent=None, workspace=workspace
         )
-        if first is None:
+        if request_key is None or first is None:
             raise
-        _require_own(first.thread.owner_id, owner_id)
+        if first.thread.owner_id != owner_id:
+            raise NotPermitted(_NOT_YOURS) from None
         return first
     return _reread(branch)
 
@@ -96,7 +94,7 @@ def fork(
 
     One row, and one `edit` step when there are operations to begin with; that these fit
     the state is the caller's to check. A repeated `request_key` returns the first call's
-    branch. Raises NotStorable, Shredded, and NotPermitted when someone else used the key.
+    branch. Raises NotStorable, Shredded, and NotPermitted when the key was used otherwise.
     """
     branch = Branch(
         workspace_id=source.workspace_id,
@@ -125,16 +123,13 @@ def fork(
                     ),
                 )
     except IntegrityError:
-        first = (
-            Branch.objects.unscoped(Reason.WORKER)
-            .filter(thread_id=source.thread_id, request_key=request_key)
-            .first()
-            if request_key is not None
-            else None
+        first = _made_by_request(
+            request_key=request_key, workspace_id=source.workspace_id
         )
-        if first is None:
+        if request_key is None or first is None:
             raise
-        _require_own(first.created_by_id, by_id)
+        if (first.forked_from_id, first.created_by_id) != (source.pk, by_id):
+            raise NotPermitted(_NOT_YOURS) from None
         return first
     return _reread(branch)
 
@@ -153,6 +148,10 @@ def _reread(branch: Branch) -> Branch:
     )
 
 
-def _require_own(theirs: int | None, mine: int | None) -> None:
-    if theirs != mine:
-        raise NotPermitted("This request key was used by someone else.")
+def _made_by_request(**columns: object) -> Branch | None:
+    return (
+        Branch.objects.unscoped(Reason.WORKER)
+        .filter(**columns)
+        .select_related("thread", "workspace")
+        .first()
+    )

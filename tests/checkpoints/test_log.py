@@ -9,15 +9,17 @@ from decimal import Decimal
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.db.utils import DatabaseError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.errors import Fenced, NotPermitted, NotStorable, StepNotFound
 from checkpoints.log.append import NewStep, StepMeta, commit, committed, writer
 from checkpoints.log.hydrate import read
+from checkpoints.log.step import delta_context
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
 from checkpoints.pure import codec, ops
@@ -118,8 +120,6 @@ def test_what_is_not_json_is_refused_and_nothing_is_stored(make_thread, history)
 def test_a_step_is_one_statement_and_so_is_reading(
     make_thread, alice, history, django_assert_num_queries
 ):
-    from checkpoints import gate
-
     branch = make_thread()
     step = message("one")
     with django_assert_num_queries(1):
@@ -212,6 +212,36 @@ def test_a_repeated_request_makes_one_thread_and_one_fork(make_thread, alice, bo
     assert sides[0] == sides[1]
     with pytest.raises(NotPermitted):
         fork(head(first), name="x", by_id=bob.user_id, request_key=key)
+    with pytest.raises(NotPermitted):
+        fork(head(make_thread()), name="x", by_id=alice.user_id, request_key=key)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_sent_twice_at_once_makes_one_thread(make_thread, alice):
+    key = uuid4()
+    start = threading.Barrier(4)
+    made: list[Branch] = []
+
+    def send() -> None:
+        try:
+            start.wait()
+            made.append(make_thread(owner=alice, request_key=key))
+        finally:
+            connections.close_all()
+
+    senders = [threading.Thread(target=send) for _ in range(4)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert len(made) == 4
+    assert len({branch.pk for branch in made}) == 1
+
+
+def test_what_is_not_a_repeat_is_a_mistake(make_thread):
+    make_thread(external_id="theirs-1")
+    with pytest.raises(IntegrityError):
+        make_thread(external_id="theirs-1", request_key=uuid4())
 
 
 def test_a_holder_that_was_replaced_cannot_append(make_thread, history):
@@ -328,6 +358,25 @@ def test_a_commit_on_its_way_is_waited_for(make_thread):
         assert asker.is_alive()
     asker.join()
     assert answers == [True]
+
+
+def test_what_goes_with_a_step_is_undone_with_it(make_thread, history):
+    branch = make_thread()
+    with transaction.atomic():
+        commit(writer(branch), message("a"))
+        transaction.set_rollback(True)
+    assert said(history, reread(branch)) == []
+    with transaction.atomic():
+        commit(writer(branch), message("b"))
+    assert said(history, reread(branch)) == ["b"]
+
+
+def test_operations_are_bound_to_their_row(make_thread):
+    branch = make_thread()
+    delta = CheckpointDelta.objects.unscoped(Reason.TEST).get(branch=branch)
+    assert gate.context(delta, "record") == delta_context(
+        branch.workspace_id, branch.thread_id, delta.pk, 0
+    )
 
 
 @pytest.mark.parametrize(

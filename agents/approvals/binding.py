@@ -1,0 +1,63 @@
+"""What a request binds: computed when it is asked, edited, and before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.models import Approval, Decision, ToolCall
+from agents.pure.digest import approval_digest, decision_mac
+from agents.tools import Tool
+from checkpoints.keys.hierarchy import thread_keys, workspace_mac
+from checkpoints.models import DataKey
+
+
+def digest_of(call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> bytes:
+    """The digest of a request to run the call with these arguments.
+
+    The tool's schema and rule are those of this process: a request that was shown
+    under others has another digest.
+    """
+    return approval_digest(
+        thread_keys(call.thread_id).mac,
+        workspace=call.workspace_id,
+        thread=call.thread_id,
+        branch=call.branch_id,
+        reply=call.reply_id,
+        reply_mac=bytes(call.reply.state_mac),
+        call=call.pk,
+        tool=tool.name,
+        tool_version=call.tool_version,
+        schema_hash=tool.schema_hash,
+        arguments=arguments,
+        policy_version=tool.rule.version if tool.rule else "none",
+        agent_version=call.run.agent_version_id,
+    )
+
+
+def mac_of(decision: Decision, *, content: Any, settled: bytes) -> bytes:
+    """The MAC of a decision over its columns, its opened content, and what it settled on."""
+    return decision_mac(
+        workspace_mac(decision.workspace_id, DataKey.Purpose.DECISION),
+        decision=decision.pk,
+        approval=decision.approval_id,
+        revision=decision.revision,
+        verdict=str(decision.verdict),
+        by=decision.by_id,
+        role=str(decision.role),
+        session=decision.session,
+        at=_moment(decision.at),
+        content=content,
+        shown=bytes(decision.digest),
+        settled=settled,
+    )
+
+
+def last_decision(approval: Approval) -> Decision | None:
+    """The one that closed the request, as it stands."""
+    return approval.decisions.select_related("by").order_by("-revision", "-at").first()
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat()

@@ -1,0 +1,134 @@
+"""How a claim ends: waiting, succeeded, failed or cancelled.
+
+Each is one transaction with the step that says so, and lets the branch go in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import transaction
+
+from agents.models import Run
+from agents.models.runs import RunQuerySet
+from agents.pure.engine import Failure
+from agents.runs.claim import Claim, let_go
+from agents.runs.start import follow_on, supersede_calls
+from checkpoints.clock import ClockTimestamp
+from checkpoints.errors import CheckpointsError, Fenced
+from checkpoints.gate import seal
+from checkpoints.log.append import NewStep, StepMeta, Writer, commit
+from checkpoints.models import Checkpoint, ThreadInput
+
+Also = Callable[[], object]
+
+
+class CancelledMeanwhile(Exception):
+    """Someone cancelled the run before it came to wait."""
+
+
+def suspend(claim: Claim, save: Also) -> None:
+    """Leave the run to the people it asks; `save` writes what it asks them.
+
+    Raises CancelledMeanwhile, then nothing is written.
+    """
+    with transaction.atomic():
+        save()
+        let_go(claim)
+        wanted = _running(claim).filter(cancel_requested=False)
+        if not wanted.update(status=Run.Status.WAITING, worker="", attempts=0):
+            raise CancelledMeanwhile
+
+
+def succeed(claim: Claim, save: Also) -> None:
+    """The agent has answered. Messages that came in meanwhile start the next run."""
+    with transaction.atomic():
+        # The step's commit, or this, locks the branch: `send_message` waits here, and
+        # then finds the run over.
+        save()
+        let_go(claim)
+        _end(claim, Run.Status.SUCCEEDED, finished_at=ClockTimestamp())
+        waiting = ThreadInput.objects.for_run(claim.principal).filter(
+            branch=claim.branch
+        )
+        first = waiting.undelivered().select_related("author").first()
+        if first is not None:
+            follow_on(claim.run, first)
+
+
+def fail(claim: Claim, failure: Failure, save: Callable[[], Writer]) -> None:
+    """Stop for a reason that people read; `save` commits the step that tells it."""
+    with transaction.atomic():
+        step = save().step
+        let_go(claim)
+        _end(
+            claim,
+            Run.Status.FAILED,
+            finished_at=ClockTimestamp(),
+            error_class=failure.error_class,
+            error=seal(claim.run, "error", failure.reason),
+            failed_step=step,
+        )
+
+
+def fail_plainly(claim: Claim, writer: Writer, failure: Failure) -> None:
+    """As `fail`, with a step of its own, or with none where none can be written.
+
+    Raises Fenced. A run whose keys are gone must still come to an end.
+    """
+    try:
+        fail(claim, failure, lambda: commit(writer, error_step(claim, failure)))
+    except Fenced:
+        raise
+    except CheckpointsError:
+        with transaction.atomic():
+            let_go(claim)
+            _end(
+                claim,
+                Run.Status.FAILED,
+                finished_at=ClockTimestamp(),
+                error_class=failure.error_class,
+                failed_step=writer.step,
+            )
+
+
+def cancel(claim: Claim, writer: Writer) -> None:
+    """Stop because someone asked for it. What was not begun will not be."""
+    failure = Failure("cancelled", "Cancelled.")
+    with transaction.atomic():
+        commit(writer, error_step(claim, failure))
+        let_go(claim)
+        _end(
+            claim,
+            Run.Status.CANCELLED,
+            finished_at=ClockTimestamp(),
+            error_class=failure.error_class,
+        )
+        supersede_calls(claim.run.pk)
+
+
+def error_step(claim: Claim, failure: Failure) -> NewStep:
+    return NewStep(
+        kind=Checkpoint.Kind.ERROR,
+        ops=(),
+        label=failure.reason,
+        meta=StepMeta(
+            status=Checkpoint.Status.FAILED,
+            run=claim.run.pk,
+            agent_version=claim.run.agent_version_id,
+            error_class=failure.error_class,
+        ),
+    )
+
+
+def _end(claim: Claim, status: Run.Status, **values: Any) -> None:
+    """`running → status`. Whoever holds the branch holds the run."""
+    if not _running(claim).update(status=status, worker="", attempts=0, **values):
+        raise Fenced("The run is not running any more.")
+
+
+def _running(claim: Claim) -> RunQuerySet:
+    return Run.objects.for_run(claim.principal).filter(
+        pk=claim.run.pk, status=Run.Status.RUNNING
+    )

@@ -1,0 +1,152 @@
+"""What people said while no worker held the run: messages and decisions, as steps.
+
+They become checkpoints in the order in which they came, before the agent thinks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from agents.approvals.binding import last_decision
+from agents.approvals.verify import verify_answer
+from agents.errors import ApprovalInvalid
+from agents.models import Approval, Decision, ToolCall
+from agents.pure.engine import Call, Step, result_op
+from agents.runs.claim import Claim
+from agents.runs.start import first_words
+from checkpoints.clock import ClockTimestamp
+from checkpoints.gate import Pass, seal
+from checkpoints.ids import uuid7
+from checkpoints.models import Checkpoint, ThreadInput
+from checkpoints.pure import ops
+
+NOBODY = "someone"
+UNDECIDED = "Nobody decided this in time, so it was not run."
+
+Status = ToolCall.Status
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One thing that came in: its step, and the rows to write with it."""
+
+    at: datetime
+    step: Step
+    actor_id: int | None
+    record: Callable[[], object]
+
+
+def messages(claim: Claim, opener: Pass) -> list[Arrival]:
+    """Messages that no checkpoint holds yet, oldest first."""
+    waiting = list(
+        ThreadInput.objects.for_run(claim.principal)
+        .filter(branch=claim.branch)
+        .undelivered()
+        .select_related("author")
+    )
+    texts = opener.open_all(waiting, "content") if waiting else []
+    return [
+        _message(claim, said, text) for said, text in zip(waiting, texts, strict=True)
+    ]
+
+
+def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival]:
+    """Decisions about calls that still wait for one, in the order of the calls."""
+    by_key = {call.key: call for call in calls}
+    if not by_key:
+        return []
+    closed = (
+        Approval.objects.for_run(claim.principal)
+        .filter(call__in=list(by_key), call__status=Status.WAITING)
+        .exclude(status=Approval.Status.PENDING)
+        .select_related("call")
+        .order_by("call__ordinal")
+    )
+    return [
+        _decided(claim, opener, approval, by_key[approval.call_id])
+        for approval in closed
+    ]
+
+
+def _message(claim: Claim, said: ThreadInput, text: str) -> Arrival:
+    step_id = uuid7()
+    message = {"id": str(step_id), "role": "user", "content": text}
+    step = Step(
+        id=step_id,
+        kind=Checkpoint.Kind.INPUT,
+        label=first_words(f"{_name(said.author)}: {text}"),
+        ops=(ops.append("/messages", message),),
+    )
+
+    def record() -> None:
+        ThreadInput.objects.for_run(claim.principal).filter(pk=said.pk).update(
+            checkpoint=step_id
+        )
+
+    return Arrival(said.created_at, step, said.author_id, record)
+
+
+def _decided(claim: Claim, opener: Pass, approval: Approval, call: Call) -> Arrival:
+    """What the last decision on the request means for its call."""
+    decision, row = last_decision(approval), approval.call
+    status, label, told = _meaning(approval, decision, opener)
+    step_id = uuid7()
+    values: dict[str, Any] = {"status": status}
+    if told is not None:
+        values |= {
+            "result": seal(row, "result", told),
+            "result_checkpoint": step_id,
+            "finished_at": ClockTimestamp(),
+        }
+    step = Step(
+        id=step_id,
+        kind=Checkpoint.Kind.DECISION,
+        name=row.tool,
+        label=first_words(label),
+        ops=() if told is None else (result_op(step_id, call, told),),
+        context={"approval": str(approval.pk), "call": str(row.pk)},
+    )
+
+    def record() -> None:
+        ToolCall.objects.for_run(claim.principal).filter(pk=row.pk).update(**values)
+
+    assert approval.decided_at is not None  # set with every status but pending
+    actor_id = decision.by_id if decision else None
+    return Arrival(approval.decided_at, step, actor_id, record)
+
+
+def _meaning(
+    approval: Approval, decision: Decision | None, opener: Pass
+) -> tuple[ToolCall.Status, str, str | None]:
+    """The call's next status, the step's label, and what the model is told, if anything.
+
+    An approval is verified just before the call runs (effects.py), the rest here.
+    """
+    who = _name(decision.by if decision else None)
+    if approval.status == Approval.Status.APPROVED:
+        edited = decision is not None and decision.verdict == Decision.Verdict.EDIT
+        verb = "Edited and approved" if edited else "Approved"
+        return Status.APPROVED, f"{verb} by {who}", None
+    if approval.status not in (Approval.Status.REJECTED, Approval.Status.RESPONDED):
+        return Status.SUPERSEDED, UNDECIDED, UNDECIDED
+    try:
+        content = opener.open(verify_answer(approval, opener=opener), "content")
+    except ApprovalInvalid as invalid:
+        return Status.PROPOSED, f"Asked again: {invalid}", None
+    if approval.status == Approval.Status.RESPONDED:
+        answer = content["response"]
+        return Status.RESPONDED, f"{who}: {answer}", answer
+    reason = content["reason"]
+    told = f"A person rejected this call, so it was not run. Their reason: {reason}"
+    return Status.REJECTED, f"Rejected by {who}: {reason}", told
+
+
+def _name(person: User | None) -> str:
+    if person is None:
+        return NOBODY
+    return person.get_full_name() or person.get_username()

@@ -1,0 +1,156 @@
+"""The supervisor of `manage.py worker`: N worker processes under one parent.
+
+A child that dies is replaced, and what it held is free at once: the parent alone
+can know that it is dead, where everyone else has to wait for the lease. Children
+die with the parent (Linux: PR_SET_PDEATHSIG), whatever kills it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from django.db import Error as DatabaseError
+from django.db import connections
+
+from agents.runs import reaper
+from agents.runs.worker import Work, attend
+
+logger = logging.getLogger(__name__)
+
+GRACE = 10.0  # seconds that a child gets to reach the end of its step
+YOUNG = 2.0  # seconds; a child that dies sooner may do so again
+PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before a child that died young is replaced
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+
+
+@dataclass(frozen=True)
+class Child:
+    name: str
+    born: float  # time.monotonic()
+
+
+class Pool:
+    """Keeps `size` workers alive until it is told to stop. Linux and macOS."""
+
+    def __init__(self, size: int, work: Work) -> None:
+        self.size = size
+        self.work = work
+        self.children: dict[int, Child] = {}
+        self.due: list[float] = [0.0] * size  # when to start what is missing
+        self.died_young = 0
+
+    def run(self) -> None:
+        """Blocks until SIGTERM or SIGINT, then until no child is left."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        stopping = False
+        while not stopping:
+            self._start_due()
+            wait = min((at - time.monotonic() for at in self.due), default=60.0)
+            received = signal.sigtimedwait(SIGNALS, max(0.0, wait))
+            self._bury()
+            stopping = received is not None and received.si_signo != signal.SIGCHLD
+        self._stop()
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        later = [at for at in self.due if at > now]
+        for _ in range(len(self.due) - len(later)):
+            self._start()
+        self.due = later
+
+    def _start(self) -> None:
+        name = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(4)}"
+        connections.close_all()  # a connection must not have two users
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _be_child(name, parent, self.work)
+        self.children[pid] = Child(name, time.monotonic())
+
+    def _bury(self, *, replace: bool = True) -> None:
+        """Free what dead children held, and plan their successors."""
+        for pid, child in list(self.children.items()):
+            dead, status = os.waitpid(pid, os.WNOHANG)
+            if not dead:
+                continue
+            del self.children[pid]
+            self._end_leases(child)
+            if not replace:
+                continue
+            young = time.monotonic() - child.born < YOUNG
+            self.died_young = self.died_young + 1 if young else 0
+            pause = PAUSE * 2 ** (self.died_young - 2) if self.died_young > 1 else 0.0
+            self.due.append(time.monotonic() + min(pause, LONGEST_PAUSE))
+            logger.warning(
+                "a worker died (%s); the next starts in %.1f s",
+                _cause(status),
+                min(pause, LONGEST_PAUSE),
+                extra={"ids": {"worker": child.name}},
+            )
+
+    def _end_leases(self, child: Child) -> None:
+        try:
+            reaper.end_leases(child.name)
+        except DatabaseError as error:
+            # PostgreSQL is away: the leases lapse by themselves.
+            logger.warning("leases were left to lapse (%s)", type(error).__name__)
+        finally:
+            connections.close_all()
+
+    def _stop(self) -> None:
+        for pid in self.children:
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while self.children and time.monotonic() < deadline:
+            signal.sigtimedwait(SIGNALS, deadline - time.monotonic())
+            self._bury(replace=False)
+        for pid in self.children:
+            os.kill(pid, signal.SIGKILL)
+        for pid, child in self.children.items():
+            os.waitpid(pid, 0)
+            self._end_leases(child)
+
+
+def _be_child(name: str, parent: int, work: Work) -> NoReturn:
+    """The rest of this process's life."""
+    code = 1
+    try:
+        _die_with(parent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        random.seed()
+        attend(name, work)
+        code = 0
+    except BaseException:
+        # The edge of a process: nothing of the parent's stack may go on in the child.
+        logger.exception("a worker failed", extra={"ids": {"worker": name}})
+    finally:
+        logging.shutdown()
+        os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def _cause(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return signal.Signals(os.WTERMSIG(status)).name
+    return f"exit {os.waitstatus_to_exitcode(status)}"

@@ -1,0 +1,290 @@
+"""A worker at work on one run: hydrate once, then a step, a commit, a step, a commit.
+
+The state is kept in memory between steps by folding what was committed. Whenever the
+branch turns out to be someone else's, this one stops without a word: what it had not
+committed did not happen.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    transaction,
+)
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce
+
+from agents.failpoints import failpoint
+from agents.llm import OpenAIModel
+from agents.models import Run
+from agents.pure import engine
+from agents.pure.engine import (
+    Call,
+    Continue,
+    Failure,
+    Finished,
+    Interrupted,
+    ReplyMeta,
+    Step,
+    advance,
+    unanswered,
+)
+from agents.runs import finish, incoming
+from agents.runs.claim import Claim, claim, give_back
+from agents.runs.effects import Effects
+from agents.runs.heartbeat import Heartbeat
+from checkpoints import gate
+from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
+from checkpoints.log import hydrate
+from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
+from checkpoints.pure.ops import fold
+
+logger = logging.getLogger(__name__)
+
+Stopping = Callable[[], bool]
+Also = Callable[[], object]
+
+IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
+
+
+def work(
+    run_id: UUID, *, worker: str = IN_PROCESS, stopping: Stopping = lambda: False
+) -> None:
+    """Take the run as far as it goes: until it waits, is over, or is another's.
+
+    A run that is not to be had (a ring that came twice) is left alone. `stopping` is
+    asked between steps; when it says so, the run goes back to be taken by others.
+    """
+    held = claim(run_id, worker)
+    if held is None:
+        return
+    ids = {"ids": {"run": held.run.pk, "fence": held.branch.fence}}
+    runner = Runner(held, stopping)
+    try:
+        with Heartbeat(held) as heart:
+            runner.go(heart)
+    except Fenced:
+        logger.info("a run was taken by another holder", extra=ids)
+    except (OperationalError, InterfaceError) as error:
+        # A commit may be in doubt. Whoever takes the run next reads the head.
+        logger.warning("PostgreSQL went away (%s)", type(error).__name__, extra=ids)
+        _return_after_outage(held)
+    except Exception:
+        # The process edge: whatever it is, people see that the run failed.
+        logger.exception("a run failed for a reason of ours", extra=ids)
+        runner.fail(
+            Failure(
+                "internal_error",
+                "Something went wrong inside Holdpoint. An operator finds it in the "
+                "logs under the id of this run; nothing that was committed is lost.",
+            )
+        )
+
+
+def _return_after_outage(held: Claim) -> None:
+    connection.close()
+    try:
+        give_back(held, blameless=False)
+    except (Fenced, DatabaseError, InterfaceError):
+        connection.close()  # the lease lapses by itself
+
+
+class Runner:
+    """One claim, worked off."""
+
+    def __init__(self, held: Claim, stopping: Stopping) -> None:
+        self._claim = held
+        self._stopping = stopping
+        self._writer: Writer = writer(held.branch, lease=held.lease)
+        self._steps = held.run.steps
+
+    def go(self, heart: Heartbeat) -> None:
+        """Raises Fenced."""
+        if self._claim.exhausted:
+            self.fail(
+                Failure(
+                    "too_many_attempts",
+                    "Workers took this run several times and each stopped before the "
+                    "next step was stored.",
+                )
+            )
+            return
+        try:
+            self._hydrate()
+        except CheckpointsError as error:
+            self.fail(Failure(_unreadable(error), str(error)))
+            return
+        while not heart.lost:
+            if heart.cancel_requested:
+                finish.cancel(self._claim, self._writer)
+                return
+            if self._stopping():
+                give_back(self._claim, blameless=True)
+                return
+            if self._steps >= settings.MAX_STEPS:
+                self.fail(
+                    Failure(
+                        "too_many_steps",
+                        f"The run reached its limit of {settings.MAX_STEPS} steps.",
+                    )
+                )
+                return
+            if self._step():
+                return
+
+    def fail(self, failure: Failure) -> None:
+        finish.fail_plainly(self._claim, self._writer, failure)
+
+    def _hydrate(self) -> None:
+        """Open the branch under the run's grant, and take in what came in since."""
+        held = self._claim
+        self._opener = gate.admit(
+            held.principal, purpose="run", threads=[held.run.thread]
+        )
+        history = hydrate.read(self._opener, held.branch)
+        self._state = history.state_at(held.branch.head_step)
+        inherited = {
+            record.id
+            for record in history.records
+            if record.branch_id != held.branch.pk
+        }
+        self._keys = engine.keys_on(held.branch.pk, inherited)
+        self._effects = Effects(
+            held, self._opener, known={record.id for record in history.records}
+        )
+        self._model = OpenAIModel()
+        self._take_in()
+
+    def _step(self) -> bool:
+        """One step of the engine, committed. True: this claim is over."""
+        open_calls = unanswered(self._state, self._keys)
+        if open_calls:
+            self._effects.propose(open_calls)
+        else:
+            self._take_in()
+        self._effects.state = self._state
+        failpoint("before step")
+        outcome = advance(self._state, self._model, self._effects, keys=self._keys)
+        failpoint("before commit")
+        match outcome:
+            case Continue(step):
+                with transaction.atomic():
+                    after = self._commit(step)
+                self._move(after, step)
+                failpoint("after commit")
+                return False
+            case Interrupted(step, calls):
+                self._suspend(step, calls)
+            case Finished(step, failure):
+                self._finish(step, failure)
+        return True
+
+    def _take_in(self) -> None:
+        """Messages and decisions that came in, each a step, in the order they came."""
+        held = self._claim
+        calls = unanswered(self._state, self._keys)
+        arrived = [
+            *incoming.messages(held, self._opener),
+            *incoming.decisions(held, self._opener, calls),
+        ]
+        for arrival in sorted(arrived, key=lambda arrival: arrival.at):
+            with transaction.atomic():
+                after = self._commit(arrival.step, actor_id=arrival.actor_id)
+                arrival.record()
+            self._move(after, arrival.step)
+        if arrived:
+            self._effects.reload()
+
+    def _suspend(self, step: Step | None, calls: tuple[Call, ...]) -> None:
+        held = self._claim
+
+        def save() -> None:
+            if step is not None:
+                self._commit(step)
+                self._effects.ask(calls)
+                failpoint("after ask")
+
+        try:
+            finish.suspend(held, save)
+        except finish.CancelledMeanwhile:
+            finish.cancel(held, self._writer)
+
+    def _finish(self, step: Step | None, failure: Failure | None) -> None:
+        def save() -> Writer:
+            return self._writer if step is None else self._commit(step)
+
+        if failure is None:
+            finish.succeed(self._claim, save)
+        else:
+            finish.fail(self._claim, failure, save)
+
+    def _commit(self, step: Step, *, actor_id: int | None = None) -> Writer:
+        """Write the step and what belongs to it, in the open transaction."""
+        held, meta = self._claim, step.meta
+        after = commit(
+            self._writer,
+            NewStep(
+                id=step.id,
+                kind=step.kind,
+                ops=step.ops,
+                label=step.label,
+                context=step.context,
+                meta=StepMeta(
+                    status=step.status,
+                    name=step.name,
+                    run=held.run.pk,
+                    actor_id=actor_id,
+                    agent_version=held.run.agent_version_id,
+                    error_class=step.error_class,
+                    **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
+                ),
+            ),
+        )
+        if step.call is not None:
+            self._effects.settle(step.call, step)
+        else:
+            self._effects.propose(
+                unanswered(fold(self._state, step.ops), self._keys), reply=step.id
+            )
+        self._count(step)
+        return after
+
+    def _count(self, step: Step) -> None:
+        """Progress: what the run has used, and that its attempts count anew."""
+        meta = step.meta
+        tokens = (meta.tokens_in or 0) + (meta.tokens_out or 0)
+        values: dict[str, Any] = {
+            "steps": F("steps") + 1,
+            "attempts": 0,
+            "tokens": F("tokens") + tokens,
+        }
+        if meta.cost is not None:
+            values["cost"] = Coalesce(F("cost"), Value(Decimal(0))) + meta.cost
+        Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
+            **values
+        )
+
+    def _move(self, after: Writer, step: Step) -> None:
+        """What was committed is what is known now."""
+        self._writer = after
+        self._state = fold(self._state, step.ops)
+        self._steps += 1
+
+
+def _unreadable(error: CheckpointsError) -> str:
+    # Not `not_permitted`: that is about a person's request. Here nobody may any more.
+    return "needs_owner" if isinstance(error, NotPermitted) else error.code
+
+
+_REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))

@@ -1,0 +1,164 @@
+"""The test desk, runs that work in this process, and worker processes to kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+
+from agents.models import Approval, Run
+from agents.runs import reaper, runner, start
+from checkpoints.access import Reason, unscoped
+from checkpoints.models import Checkpoint
+from tests.workers.desk import agents as desk
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 20.0  # seconds until a test gives up waiting
+
+
+@pytest.fixture(autouse=True)
+def everything_visible() -> Iterator[None]:
+    """Tests look at rows directly."""
+    with unscoped(Reason.TEST):
+        yield
+
+
+@pytest.fixture
+def server(llm, settings, monkeypatch) -> Any:
+    """The model server and the ledger, known to this process."""
+    settings.OPENAI_BASE_URL = llm.base_url
+    settings.OPENAI_API_KEY = llm.api_key
+    settings.MODEL_ATTEMPTS = 2
+    monkeypatch.setenv("DESK_LEDGER", llm.ledger_url)
+    return llm
+
+
+@pytest.fixture
+def begin(server, alice) -> Callable[..., Run]:
+    """Starts a run of the test desk, which nobody works on yet."""
+
+    def begin(message: str = "Book it.", **more: Any) -> Run:
+        more.setdefault("by", alice)
+        return start.start_run(agent=desk.desk.name, message=message, **more)
+
+    return begin
+
+
+@pytest.fixture
+def work() -> Callable[[], None]:
+    """Works on every ready run in this process, until there is none."""
+
+    def work() -> None:
+        for _ in range(20):
+            ready = reaper.ready()
+            if not ready:
+                return
+            for run_id in ready:
+                runner.work(run_id)
+        raise AssertionError("runs stay ready")
+
+    return work
+
+
+def kinds(run: Run) -> list[str]:
+    """The kinds of the branch's own steps, in order."""
+    steps = Checkpoint.objects.filter(branch=run.branch_id).order_by("step")
+    return list(steps.values_list("kind", flat=True))
+
+
+def pending(run: Run) -> list[Approval]:
+    return list(Approval.objects.pending().filter(run=run).order_by("call__ordinal"))
+
+
+def wait_until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Polls until `true()` is; gives what it gave."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := true():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def ended(run: Run) -> bool:
+    run.refresh_from_db()
+    return not run.is_live
+
+
+class Workers:
+    """`manage.py worker` processes on the test database."""
+
+    def __init__(self, env: dict[str, str], log: Path) -> None:
+        self.env = env
+        self.log = log
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, pool: int = 1, **env: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "manage.py", "worker", "--pool", str(pool)],
+                cwd=ROOT,
+                env={**self.env, **env},
+                stdout=log,
+                stderr=log,
+            )
+        self.started.append(process)
+        return process
+
+    def children(self, supervisor: subprocess.Popen[bytes]) -> list[int]:
+        path = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        try:
+            return [int(pid) for pid in path.read_text().split()]
+        except OSError:
+            return []
+
+    def kill_child(self, supervisor: subprocess.Popen[bytes]) -> bool:
+        for pid in self.children(supervisor):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            return True
+        return False
+
+    def stop(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()  # its children die with it
+        for process in self.started:
+            process.wait()
+
+
+@pytest.fixture
+def workers(transactional_db, server, settings, tmp_path) -> Iterator[Workers]:
+    database = connection.settings_dict
+    host, port = database["HOST"], database["PORT"]
+    socket = host.startswith("/")
+    where = "" if socket else f"{host}:{port}" if port else host
+    query = f"?host={quote(host)}&port={port}" if socket else ""
+    who = f"{quote(database['USER'])}:{quote(database['PASSWORD'])}"
+    running = Workers(
+        {
+            **os.environ,
+            "DATABASE_URL": f"postgresql://{who}@{where}/{database['NAME']}{query}",
+            "REDIS_URL": settings.REDIS_URL,
+            "HOLDPOINT_APPS": "tests.workers.desk",
+            "OPENAI_BASE_URL": server.base_url,
+            "OPENAI_API_KEY": server.api_key,
+            "MODEL_ATTEMPTS": "2",
+            "DESK_LEDGER": server.ledger_url,
+            "LEASE_SECONDS": "2",
+        },
+        tmp_path / "worker.log",
+    )
+    yield running
+    running.stop()

@@ -1,0 +1,86 @@
+"""The agent that worker tests run: each tool is one way in which a call can go.
+
+Effects go to the external ledger, which judges "exactly once".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from decimal import Decimal
+from typing import Any
+from urllib.request import Request, urlopen
+
+from agents.tools import Agent, IdempotencyKey, Rule, ToolError, never, register, tool
+from agents.tools.declare import ask
+
+
+def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = Request(  # noqa: S310  # the test's own server
+        f"{os.environ['DESK_LEDGER']}/ledger/{kind}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", "Idempotency-Key": key},
+    )
+    with urlopen(request, timeout=30) as answer:  # noqa: S310
+        result: dict[str, Any] = json.load(answer)
+    return result
+
+
+@tool(
+    effect="external",
+    idempotent=True,
+    title="Book {item} for {price}",
+    approve=Rule("over 1,000", when={"path": "/price", "op": "gt", "value": "1000"}),
+)
+def book(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Book something."""
+    return _post("bookings", key, {"item": item, "price": str(price)})
+
+
+@tool(effect="external", title="Send {text}", approve=never)
+def send(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Send something that cannot be taken back and must not go out twice."""
+    return _post("emails", key, {"text": text})
+
+
+@tool(effect="read", title="Look up {what}")
+def look(what: str) -> str:
+    """Look something up."""
+    return f"{what} is fine"
+
+
+@tool(effect="read", title="Wait {seconds} s")
+def wait(seconds: float) -> str:
+    """Take a while."""
+    time.sleep(seconds)
+    return "waited"
+
+
+@tool(effect="read", title="Break")
+def explode() -> str:
+    """Raise something."""
+    raise RuntimeError("the boiler burst")
+
+
+@tool(effect="read", title="Give up")
+def give_up() -> str:
+    """Stop the run."""
+    raise ToolError("the airline is closed", stop=True)
+
+
+@ask(title="{question}")
+def question(question: str) -> str:
+    """Ask the traveller."""
+    raise AssertionError("a person answers")
+
+
+desk = register(
+    Agent(
+        "test-desk",
+        model="scripted",
+        system="You book what you are asked for.",
+        tools=[book, send, look, wait, explode, give_up, question],
+        seed=7,
+    )
+)

@@ -1,0 +1,257 @@
+"""A run from a message to an answer, through the people it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.approvals import decide
+from agents.models import Approval, Run, ToolCall
+from agents.runs import runner, start
+from tests.workers.conftest import kinds, pending
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_run_looks_books_and_answers(begin, work, server):
+    server.will_call("c1", "look", what="LIS to NYC")
+    server.will_call("c2", "book", item="TP 209", price="700")
+    server.will_say("Booked.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded", run.error_class
+    assert kinds(run) == ["input", "model", "tool", "model", "tool", "model"]
+    assert [effect["body"] for effect in server.ledger()] == [
+        {"item": "TP 209", "price": "700"}
+    ]
+    assert run.steps == 5
+    assert run.branch.holder is None
+
+
+def test_a_risky_call_waits_for_a_person_and_then_runs(begin, work, server, bob):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Booked.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert run.status == "waiting"
+    assert server.ledger() == []
+    (approval,) = pending(run)
+    assert approval.rule == "over 1,000"
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    run.refresh_from_db()
+    assert run.status == "ready"
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert kinds(run) == ["input", "model", "interrupt", "decision", "tool", "model"]
+    assert len(server.ledger()) == 1
+
+
+def test_edited_arguments_run_and_the_agent_is_told(begin, work, server, bob):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Booked.")
+    run = begin()
+    work()
+    (approval,) = pending(run)
+    edited = {"item": "TP 211", "price": "1100"}
+    decide.edit(approval, seen=approval.as_shown(), by=bob, arguments=edited)
+    work()
+    assert [effect["body"] for effect in server.ledger()] == [edited]
+    said = server.requests[-1]["messages"][-1]["content"]
+    assert said.startswith("A person changed the arguments")
+    assert "TP 211" in said
+
+
+def test_a_rejection_reaches_the_agent_with_its_reason(begin, work, server, bob):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Not booked.")
+    run = begin()
+    work()
+    (approval,) = pending(run)
+    decide.reject(approval, seen=approval.as_shown(), by=bob, reason="too dear")
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert server.ledger() == []
+    assert "too dear" in server.requests[-1]["messages"][-1]["content"]
+    assert ToolCall.objects.get(run=run).status == "rejected"
+
+
+def test_an_answer_to_a_question_is_the_calls_result(begin, work, server, bob):
+    server.will_call("c1", "question", question="Window or aisle?")
+    server.will_say("Window it is.")
+    run = begin()
+    work()
+    (approval,) = pending(run)
+    assert approval.kind == Approval.Kind.QUESTION
+    decide.respond(approval, seen=approval.as_shown(), by=bob, response="Window")
+    work()
+    assert server.requests[-1]["messages"][-1]["content"] == "Window"
+
+
+def test_of_several_calls_those_that_may_run_do_and_the_rest_is_asked_once(
+    begin, work, server, bob
+):
+    server.will_call_all(
+        ("c1", "book", {"item": "hotel", "price": "1500"}),
+        ("c2", "look", {"what": "the weather"}),
+        ("c3", "book", {"item": "flight", "price": "1600"}),
+    )
+    server.will_say("Done.")
+    run = begin()
+    work()
+    assert kinds(run) == ["input", "model", "tool", "interrupt"]
+    first, second = pending(run)
+    decide.approve(second, seen=second.as_shown(), by=bob)
+    work()
+    run.refresh_from_db()
+    assert run.status == "waiting"  # one is still open: nothing ran
+    assert server.ledger() == []
+    decide.reject(first, seen=first.as_shown(), by=bob, reason="no")
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert [effect["body"]["item"] for effect in server.ledger()] == ["flight"]
+    results = [m for m in server.requests[-1]["messages"] if m["role"] == "tool"]
+    assert [m["tool_call_id"] for m in results] == ["c1", "c2", "c3"]
+
+
+def test_a_tool_that_raises_and_one_that_is_unknown_are_results_for_the_model(
+    begin, work, server
+):
+    server.will_call_all(("c1", "explode", {}), ("c2", "teleport", {"to": "NYC"}))
+    server.will_say("Sorry.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    told = [
+        m["content"] for m in server.requests[-1]["messages"] if m["role"] == "tool"
+    ]
+    assert "the boiler burst" in told[0]
+    assert "teleport" in told[1]
+
+
+def test_arguments_that_do_not_fit_go_back_to_the_model(begin, work, server):
+    server.will_call("c1", "book", item="TP 209")
+    server.will_say("Sorry.")
+    run = begin()
+    work()
+    assert "price" in server.requests[-1]["messages"][-1]["content"]
+    assert ToolCall.objects.get(run=run).error_class == "arguments_do_not_fit"
+
+
+def test_a_tool_can_stop_the_run_which_can_be_tried_again(begin, work, server, alice):
+    server.will_call("c1", "give_up")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "tool_stopped")
+    assert kinds(run)[-1] == "error"
+    server.will_say("Another airline, then.")
+    again = start.retry(run, by=alice)
+    work()
+    again.refresh_from_db()
+    assert again.status == "succeeded"
+    assert again.retry_of == run
+
+
+def test_a_model_server_that_is_down_fails_the_run_with_a_reason(
+    begin, work, server, alice
+):
+    server.fault("500", times=None)
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert run.status == "failed"
+    assert run.error_class in {"model_error", "model_unreachable"}
+    server.reset()
+    server.will_say("Here I am.")
+    again = start.retry(run, by=alice)
+    work()
+    again.refresh_from_db()
+    assert again.status == "succeeded"
+
+
+def test_a_run_that_never_ends_is_stopped_at_its_limit(begin, work, server, settings):
+    settings.MAX_STEPS = 6
+    server.always({"role": "assistant", "content": None, "tool_calls": [_look()]})
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "too_many_steps")
+
+
+def test_a_message_to_a_finished_branch_starts_the_next_run(begin, work, server, bob):
+    server.will_say("Hello.")
+    run = begin()
+    work()
+    server.will_say("Again.")
+    start.send_message(run.branch, message="And now?", by=bob)
+    work()
+    runs = Run.objects.filter(thread=run.thread).order_by("created_at")
+    assert [found.status for found in runs] == ["succeeded", "succeeded"]
+    assert kinds(run) == ["input", "model", "input", "model"]
+    assert server.requests[-1]["messages"][-1]["content"] == "And now?"
+
+
+def test_a_message_to_a_waiting_run_is_taken_in_when_it_goes_on(
+    begin, work, server, bob
+):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Booked, and a car.")
+    run = begin()
+    work()
+    start.send_message(run.branch, message="And a car.", by=bob)
+    (approval,) = pending(run)
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert kinds(run) == [
+        "input",
+        "model",
+        "interrupt",
+        "input",
+        "decision",
+        "tool",
+        "model",
+    ]
+    roles = [message["role"] for message in server.requests[-1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+
+
+def test_a_waiting_run_is_cancelled_at_once_and_its_calls_never_run(
+    begin, work, server, bob
+):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    run = begin()
+    work()
+    assert start.cancel(run, by=bob)
+    assert not start.cancel(run, by=bob)
+    run.refresh_from_db()
+    assert run.status == "cancelled"
+    approval = Approval.objects.get(run=run)
+    assert approval.status == "cancelled"
+    with pytest.raises(decide.AlreadyDecided):
+        decide.approve(approval, seen=approval.as_shown(), by=bob)
+    server.will_say("Fine, not booked.")
+    start.send_message(run.branch, message="Leave it.", by=bob)
+    work()
+    assert server.ledger() == []
+    assert server.requests[-1]["messages"][-2]["role"] == "tool"
+
+
+def test_a_repeated_ring_does_nothing(begin, work, server):
+    server.will_say("Hello.")
+    run = begin()
+    for _ in range(3):
+        runner.work(run.pk)
+    assert kinds(run) == ["input", "model"]
+    assert len(server.requests) == 1
+
+
+def _look() -> dict[str, object]:
+    function = {"name": "look", "arguments": '{"what": "again"}'}
+    return {"id": "c1", "type": "function", "function": function}
