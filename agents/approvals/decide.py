@@ -28,6 +28,7 @@ from agents.errors import (
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.models.approvals import Seen
 from agents.tools import Tool, registry
+from agents.tools.schema import Schema
 from agents.wake import wake
 from checkpoints import audit, clock, gate
 from checkpoints.access import Role, UserPrincipal
@@ -45,6 +46,7 @@ __all__ = [
     "ineligible",
     "reject",
     "respond",
+    "schema_of",
 ]
 
 Verdict = Decision.Verdict
@@ -128,6 +130,14 @@ def ineligible(approval: Approval, by: UserPrincipal) -> str:
         return "Questions are answered by operators and by people who may approve."
     rule = f"“{approval.rule}” asks" if approval.rule else "This asks"
     return f"{rule} someone with the right to approve. An admin of the workspace can give it."
+
+
+def schema_of(approval: Approval) -> Schema:
+    """What the arguments of an edit are checked against.
+
+    Raises InvalidDecision when this server does not know the tool.
+    """
+    return _tool(approval).schema
 
 
 def _decide(

@@ -62,6 +62,24 @@ def test_a_query_without_a_scope_does_not_run(make_thread, evaluate):
         evaluate(Thread.objects.all())
 
 
+@pytest.mark.parametrize(
+    "evaluate",
+    [
+        lambda rows: list(rows.iterator()),
+        lambda rows: list(rows.raw("SELECT * FROM checkpoints_thread")),
+        lambda rows: list(rows.union(rows)),
+        lambda rows: list(rows | rows.filter(origin="run")),
+        lambda rows: list(rows ^ rows.none()) and list(rows),
+        lambda rows: rows.aggregate(n=Count("pk"))["n"],
+        lambda rows: rows.explain(),
+        lambda rows: rows.update(external_id="x"),
+    ],
+)
+def test_with_a_scope_it_does(make_thread, alice, evaluate):
+    make_thread()
+    assert evaluate(Thread.objects.for_user(alice))
+
+
 def test_nor_does_an_asynchronous_one(make_thread):
     make_thread()
 

@@ -240,7 +240,9 @@ def test_the_audit_log_cannot_be_changed(branch, alice):
 def test_what_the_audit_log_says_of_an_event(branch, alice):
     audit.record(alice, "fork", obj=branch, outcome="refused", step=3, run=branch.pk)
     audit.record(None, "login", workspace_id=branch.workspace_id, via="command")
-    fork, login = EVENTS.order_by("position")
+    audit.record(None, "expired", obj=branch, via="worker")
+    fork, login, expired = EVENTS.order_by("position")
+    assert expired.workspace_id == branch.workspace_id
     assert (fork.object_type, fork.object_id) == ("checkpoints.branch", branch.pk)
     assert (fork.outcome, fork.detail) == (
         "refused",

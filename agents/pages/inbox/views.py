@@ -139,7 +139,8 @@ def _decide(request: MemberRequest, current: Approval, verdict: str) -> None:
         case "approve":
             decisions.approve(current, seen=seen, by=by)
         case "edit":
-            arguments = fields.parse(_schema(current), request.POST)
+            proposed = open_request(by, current).proposed
+            arguments = fields.parse(_schema(current), request.POST, proposed)
             decisions.edit(current, seen=seen, by=by, arguments=arguments)
         case "reject":
             reason = "\n".join(
