@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 
 from agents.approvals import decide
@@ -59,7 +60,8 @@ PEOPLE = (
 def seed() -> None:
     """Make what is missing. Raises StoryWentElsewhere."""
     workspace = _workspace()
-    people = {person.login: _member(workspace, person) for person in PEOPLE}
+    password = make_password(PASSWORD)  # once: it is slow by design
+    people = {person.login: _member(workspace, person, password) for person in PEOPLE}
     mira, omar = people["mira"], people["omar"]
     with _scripted_model():
         _finished_trip(omar, mira)
@@ -192,7 +194,7 @@ def _workspace() -> Workspace:
     return found
 
 
-def _member(workspace: Workspace, person: Person) -> UserPrincipal:
+def _member(workspace: Workspace, person: Person, password: str) -> UserPrincipal:
     first, _, last = person.name.partition(" ")
     user, made = User.objects.get_or_create(
         username=person.login,
@@ -201,11 +203,10 @@ def _member(workspace: Workspace, person: Person) -> UserPrincipal:
             "last_name": last,
             "is_staff": person.superuser,
             "is_superuser": person.superuser,
+            "password": password,
         },
     )
     if made:
-        user.set_password(PASSWORD)
-        user.save(update_fields=["password"])
         Membership.objects.create(
             workspace=workspace,
             user=user,
