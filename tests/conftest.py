@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 from django.contrib.auth.models import User
+from hypothesis import HealthCheck, settings
 
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
@@ -17,6 +18,12 @@ from checkpoints.models import Branch, Membership, Workspace
 from checkpoints.pure.codec import State
 
 pytest_plugins = ["tests.llm"]
+
+# A law that holds slowly, on a machine with much else to do, still holds.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 STATE: State = {
     "_schema": 1,

@@ -88,21 +88,13 @@ def hunks(
     else:
         shown = {m for n in changed for m in range(n - context, n + context + 1)}
     found: list[Hunk] = []
-    group: list[Line] = []
     old_line = new_line = 1
-    first = (1, 1)
-    for position, line in enumerate(lines):
-        if position in shown:
-            if not group:
-                first = (old_line, new_line)
-            group.append(line)
-        elif group:
-            found.append(Hunk(*first, tuple(group)))
-            group = []
-        old_line += line.sign != "+"
-        new_line += line.sign != "-"
-    if group:
-        found.append(Hunk(*first, tuple(group)))
+    for is_shown, run in groupby(range(len(lines)), key=shown.__contains__):
+        group = tuple(lines[n] for n in run)
+        if is_shown:
+            found.append(Hunk(old_line, new_line, group))
+        old_line += sum(line.sign != "+" for line in group)
+        new_line += sum(line.sign != "-" for line in group)
     return tuple(found)
 
 

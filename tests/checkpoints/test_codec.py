@@ -122,6 +122,16 @@ def test_cleaning_replaces_lone_surrogates_and_names_their_places():
     assert dirty["n"] == "\udfff"
 
 
+def test_cleaning_reaches_every_depth_that_can_be_stored():
+    for wrap in (lambda inner: [inner], lambda inner: {"a": inner}):
+        value: object = "\ud800"
+        for _ in range(64):
+            value = wrap(value)
+        cleaned, flagged = codec.clean(value)
+        codec.check(cleaned)
+        assert len(flagged) == 1
+
+
 def test_cleaning_joins_halves_that_belong_together():
     assert codec.clean("\ud83d\ude00") == ("😀", ["$"])
 

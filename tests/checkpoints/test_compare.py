@@ -202,13 +202,26 @@ def test_two_texts_with_little_in_common_are_shown_line_by_line():
 
 def test_hunks_keep_some_context_and_know_their_lines():
     old = [f"line {n}" for n in range(1, 41)]
-    new = [*old[:9], "another", *old[10:30], "more", *old[30:]]
-    first, second = hunks("\n".join(old), "\n".join(new))
-    assert (first.old_line, first.new_line, second.old_line, second.new_line) == (
-        (8, 8, 29, 29)
-    )
-    assert [line.sign for line in first.lines] == [" ", " ", "-", "+", " ", " "]
-    assert [line.sign for line in second.lines] == [" ", " ", "+", " ", " "]
+    new = ["zero", "and more", *old[:9], "another", *old[10:30], *old[31:]]
+    found = hunks("\n".join(old), "\n".join(new))
+    assert [(hunk.old_line, hunk.new_line) for hunk in found] == [
+        (1, 1),
+        (8, 10),
+        (29, 31),
+    ]
+    assert ["".join(line.sign for line in hunk.lines) for hunk in found] == [
+        "++  ",
+        "  -+  ",
+        "  -  ",
+    ]
+
+
+def test_changes_next_to_each_other_share_a_hunk():
+    old = [f"line {n}" for n in range(1, 11)]
+    new = ["1", *old[1:5], "6", *old[6:]]
+    assert len(hunks("\n".join(old), "\n".join(new))) == 1
+    new = ["1", *old[1:6], "7", *old[7:]]
+    assert len(hunks("\n".join(old), "\n".join(new))) == 2
 
 
 paragraphs = st.lists(
