@@ -49,31 +49,46 @@ def main_run(story: stories.Story) -> Run:
         return Run.objects.get(thread=thread, branch__parent=None)
 
 
-def test_the_people_can_sign_in_and_one_may_approve_and_one_may_not(demo, client):
+def counts():
+    with unscoped(Reason.TEST):
+        return [
+            model.objects.count()
+            for model in (Thread, Branch, Checkpoint, Run, Approval, Membership)
+        ]
+
+
+def test_four_trips_ended_as_their_stories_say_and_are_made_once(demo, client):
     for person in seed.PEOPLE:
         assert person.login in demo
         assert client.login(username=person.login, password=seed.PASSWORD)
-    assert principal("mira").can_approve
+    mira = principal("mira")
+    assert mira.can_approve
     assert not principal("omar").can_approve
     assert User.objects.get(username="admin").is_superuser
 
+    assert main_run(stories.FINISHED).status == Run.Status.SUCCEEDED
+    assert main_run(stories.WAITING).status == Run.Status.WAITING
 
-def test_four_trips_ended_as_their_stories_say(demo):
-    status = {
-        story: main_run(story).status
-        for story in (
-            stories.FINISHED,
-            stories.WAITING,
-            stories.FAILED,
-            stories.FORKED,
-        )
-    }
-    assert status == {
-        stories.FINISHED: Run.Status.SUCCEEDED,
-        stories.WAITING: Run.Status.WAITING,
-        stories.FAILED: Run.Status.FAILED,
-        stories.FORKED: Run.Status.SUCCEEDED,
-    }
+    failed = main_run(stories.FAILED)
+    assert (failed.status, failed.failed_step) == (Run.Status.FAILED, 20)
+    opener = gate.admit(mira, purpose="test", threads=[failed.thread])
+    history = hydrate.read(opener, failed.branch)
+    kinds = "".join(record.kind[0] for record in history.records)
+    assert kinds == "imttmtmtmtmtmttmtmtme"
+    assert "JL 57" in history.record(stories.WRONG_TURN).label
+    assert "lands in Tokyo on Tue 8 Dec" in opener.open(failed, "error")
+
+    forked = main_run(stories.FORKED)
+    branches = list(Branch.objects.for_user(mira).filter(thread=forked.thread))
+    opener = gate.admit(mira, purpose="test", threads=[forked.thread])
+    names = set(opener.open_all(branches, "name"))
+    assert names == {"main", "refundable", "cheapest"}
+    runs = Run.objects.for_user(mira).filter(thread=forked.thread)
+    assert {run.status for run in runs} == {Run.Status.SUCCEEDED}
+
+    before = counts()
+    call_command("seed_demo")
+    assert counts() == before
 
 
 def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, settings):
@@ -91,37 +106,3 @@ def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, setting
     assert main_run(stories.WAITING).status == Run.Status.SUCCEEDED
     (booking,) = llm.ledger("bookings")
     assert booking["key"] == str(approval.call_id)
-
-
-def test_the_failed_trip_failed_at_20_after_its_turn_at_15(demo):
-    run = main_run(stories.FAILED)
-    assert run.failed_step == 20
-    mira = principal("mira")
-    opener = gate.admit(mira, purpose="test", threads=[run.thread])
-    history = hydrate.read(opener, run.branch)
-    kinds = "".join(record.kind[0] for record in history.records)
-    assert kinds == "imttmtmtmtmtmttmtmtme"
-    assert "JL 57" in history.record(stories.WRONG_TURN).label
-    assert "lands in Tokyo on Tue 8 Dec" in opener.open(run, "error")
-
-
-def test_one_trip_has_three_branches(demo):
-    thread = titled(stories.FORKED.title)
-    mira = principal("mira")
-    branches = list(Branch.objects.for_user(mira).filter(thread=thread))
-    opener = gate.admit(mira, purpose="test", threads=[thread])
-    names = set(opener.open_all(branches, "name"))
-    assert names == {"main", "refundable", "cheapest"}
-
-
-def test_seeding_again_changes_nothing(demo):
-    def counts():
-        with unscoped(Reason.TEST):
-            return [
-                model.objects.count()
-                for model in (Thread, Branch, Checkpoint, Run, Approval, Membership)
-            ]
-
-    before = counts()
-    call_command("seed_demo")
-    assert counts() == before
