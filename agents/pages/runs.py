@@ -16,7 +16,7 @@ from agents.models import Approval, Run
 from agents.pages import live
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
-from agents.runs import start
+from agents.runs import start as service
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import NotPermitted
@@ -117,7 +117,7 @@ def table(request: MemberRequest) -> HttpResponse:
 def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
-        again = start.retry(run, by=request.principal)
+        again = service.retry(run, by=request.principal)
     except NotPermitted as refused:
         raise PermissionDenied(str(refused)) from refused
     except (errors.NotLive, errors.BranchBusy) as lost:
@@ -130,7 +130,7 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
 def cancel(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
-        done = start.cancel(run, by=request.principal)
+        done = service.cancel(run, by=request.principal)
     except NotPermitted as refused:
         raise PermissionDenied(str(refused)) from refused
     run.refresh_from_db()

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from agents import errors
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
-from agents.runs import start
+from agents.runs.start import start_run
 from agents.tools import registry
 from checkpoints.errors import NotPermitted
 from checkpoints.models import Thread
@@ -60,7 +60,7 @@ def new_run(request: MemberRequest) -> HttpResponse:
         return _page(request, form, status=422)
     asked: dict[str, Any] = form.cleaned_data
     try:
-        run = start.start_run(
+        run = start_run(
             agent=asked["agent"],
             message=asked["message"],
             title=asked["title"],

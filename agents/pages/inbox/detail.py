@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from agents.approvals.decide import ineligible
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
 from checkpoints import gate
@@ -149,7 +150,7 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
     return Detail(
         approval=approval,
         sealed=False,
-        why_not=why_not(principal),
+        why_not=ineligible(approval, principal) if approval.is_pending else "",
         title=opened.open(call, "title"),
         proposed=proposed,
         arguments=_table(proposed, effective),
@@ -168,16 +169,6 @@ def tag_of(approval: Approval) -> str:
     return live.tag(
         [approval.pk, approval.status, approval.revision, call.status, run.status]
     )
-
-
-def why_not(principal: UserPrincipal) -> str:
-    """Why the person may not decide, or nothing."""
-    if not principal.can_approve:
-        return (
-            "You may look, not decide: an admin of this workspace can give you the "
-            "right to approve."
-        )
-    return ""
 
 
 def _table(

@@ -20,6 +20,7 @@ from agents.pages.inbox import queue
 from agents.pages.inbox.detail import Detail, find, open_request, tag_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import conflict, invalid, is_fragment, moved_on
+from agents.tools import registry
 
 CANNED_REASONS = (
     "Too expensive",
@@ -28,6 +29,8 @@ CANNED_REASONS = (
     "Not within policy",
     "Ask again later",
 )
+
+BESIDE = ("reason", "response")  # problems that stand at their field
 
 DONE = {
     "approve": "Approved {}. The agent goes on.",
@@ -249,9 +252,20 @@ def _context(
     }
     if mode == "edit":
         schema = _schema(detail.approval)
-        context["fields"] = fields.describe(
-            schema, detail.proposed, posted=posted, problems=problems or {}
+        shown = fields.describe(
+            schema, detail.proposed, posted=posted, problems=problems
         )
+        before = fields.describe(schema, detail.proposed)
+        context["fields"] = [
+            (field, old.value if old.value != field.value else None)
+            for field, old in zip(shown, before, strict=True)
+        ]
+        context["wrong"] = [field for field in shown if field.error]
+        context["elsewhere"] = fields.elsewhere(problems or {}, shown)
+    elif problems:
+        context["elsewhere"] = [
+            text for name, text in problems.items() if name not in BESIDE
+        ]
     return context
 
 
@@ -267,7 +281,12 @@ def _show(request: MemberRequest) -> str:
 
 
 def _schema(approval: Approval) -> dict[str, Any]:
-    return decisions.schema_of(approval)
+    """What the tool takes; raises 404 where this server does not know the tool."""
+    try:
+        tool = registry.tool(approval.run.agent_version.agent.name, approval.call.tool)
+    except (errors.UnknownAgent, errors.UnknownTool) as unknown:
+        raise Http404 from unknown
+    return tool.schema
 
 
 urlpatterns = [
