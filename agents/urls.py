@@ -2,14 +2,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
-from agents.pages import runs, shell, start
+from agents.pages import fork, runs, shell, start, threads
 from agents.pages.inbox import views as inbox
+from agents.pages.thread import urls as thread
 
 app_name = "agents"
 
 # Each page module brings its own list; a page is added here by one line.
 urlpatterns: list[URLPattern | URLResolver] = [
     *inbox.urlpatterns,
+    *threads.urlpatterns,
+    *thread.urlpatterns,
+    *fork.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,
     *shell.urlpatterns,

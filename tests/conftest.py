@@ -58,6 +58,12 @@ def make_workspace(slug: str) -> Workspace:
     return made
 
 
+@pytest.fixture(autouse=True)
+def _quick_passwords(settings) -> None:
+    """Everyone's password is their name; the real hashes are slow on purpose."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @pytest.fixture
 def workspace(db) -> Workspace:
     return make_workspace("acme")
@@ -67,7 +73,7 @@ def workspace(db) -> Workspace:
 def join(workspace) -> Join:
     def join(name, role=Role.OPERATOR, *, can_approve=False, to=None):
         to = to or workspace
-        user = User.objects.create_user(name, first_name=name.title())
+        user = User.objects.create_user(name, first_name=name.title(), password=name)
         Membership.objects.create(
             workspace=to, user=user, role=role, can_approve=can_approve
         )

@@ -65,7 +65,7 @@ class ThreadAdmin(ReadOnlyAdmin):
         "visibility",
         "origin",
         "external_id",
-        "updated_at",
+        "created_at",
     ]
     list_filter = ["workspace", "visibility", "origin", "created_at"]
     list_select_related = ["workspace", "owner"]

@@ -1,0 +1,108 @@
+"""The Context tab: what a model call was sent, from the manifest kept beside its step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.pages.thread.cards import Card, card, message_id, messages
+from agents.pure.context import compose
+from checkpoints.pure.codec import State
+
+CHARACTERS_PER_TOKEN = 4  # about; the share of each part is what matters
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of what was sent, in characters and as a share of all of it."""
+
+    name: str
+    colour: str
+    tokens: int
+    x: float  # percent
+    width: float
+    said: str
+
+    @property
+    def shown_x(self) -> str:
+        return f"{self.x:.2f}%"
+
+    @property
+    def shown_width(self) -> str:
+        return f"{max(self.width - 0.3, 0.3):.2f}%"
+
+
+@dataclass(frozen=True)
+class ContextView:
+    parts: list[Part]
+    tokens: int
+    policy: str
+    params: list[tuple[str, Any]]
+    left_out: list[str]  # parameters that the model rejected
+    attempts: list[Mapping[str, Any]]
+    finish_reason: str
+    tools: list[str]
+    request: list[Card]  # the messages exactly as they were sent, in order
+    omitted: int  # messages of the state that were not sent
+
+
+def context_view(manifest: Any, before: State) -> ContextView | None:
+    """The view of a model step's `context`; None when it records no request.
+
+    `before` is the state that the model was shown: the one before its step.
+    """
+    manifest = manifest if isinstance(manifest, dict) else {}
+    sent = manifest.get("request")
+    if not isinstance(sent, dict):
+        return None
+    request = compose(before, ())
+    listed = [name for name in sent.get("tools", ()) if isinstance(name, str)]
+    ids = set(sent.get("messages", ()))
+    system = sum(_size(m) for m in request.messages[:1] if m["role"] == "system")
+    every = sum(_size(m) for m in request.messages) - system
+    parts = _parts(
+        [
+            ("system", system, "the prompt in params.system"),
+            ("messages", every, f"{len(ids)} of {len(messages(before))}"),
+            ("tools", 0, f"{len(listed)} schemas"),
+        ]
+    )
+    params = sent.get("params")
+    return ContextView(
+        parts=parts,
+        tokens=sum(part.tokens for part in parts),
+        policy=str(sent.get("policy", "")),
+        params=[
+            (name, value)
+            for name, value in (params if isinstance(params, dict) else {}).items()
+            if value is not None
+        ],
+        left_out=[str(name) for name in manifest.get("left_out", ())],
+        attempts=[a for a in manifest.get("attempts", ()) if isinstance(a, dict)],
+        finish_reason=str(manifest.get("finish_reason") or ""),
+        tools=listed,
+        request=[card(message) for message in request.messages],
+        omitted=sum(
+            1 for message in messages(before) if message_id(message) not in ids
+        ),
+    )
+
+
+def _parts(sizes: list[tuple[str, int, str]]) -> list[Part]:
+    total = sum(size for _, size, _ in sizes) or 1
+    found: list[Part] = []
+    x = 0.0
+    for n, (name, size, said) in enumerate(sizes):
+        width = size / total * 100
+        found.append(Part(name, f"c{n}", size // CHARACTERS_PER_TOKEN, x, width, said))
+        x += width
+    return found
+
+
+def _size(message: Mapping[str, Any]) -> int:
+    """Characters of what a model reads of a message."""
+    size = len(str(message.get("content") or ""))
+    for call in message.get("tool_calls", ()):
+        size += len(call["function"]["name"]) + len(call["function"]["arguments"])
+    return size

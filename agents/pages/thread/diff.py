@@ -1,0 +1,146 @@
+"""The Diff tab: what changed between two steps, path by path, as lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.pages.thread.cards import message_id, summary
+from checkpoints.pure.compare import Change, Comparison, Group
+from checkpoints.pure.text import Hunk, Part
+
+VALUE = 400  # characters of a value in a line; the State tab has the rest
+MOST = 120  # entries on a page
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    sign: str  # "+", "-", " " or "↕"
+    parts: Sequence[Part]
+
+    @property
+    def css(self) -> str:
+        return {"+": "add", "-": "del"}.get(self.sign, "same")
+
+    @property
+    def shown_sign(self) -> str:
+        return "\N{MINUS SIGN}" if self.sign == "-" else self.sign.strip()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path, how it changed, and the earlier steps that changed it."""
+
+    path: str
+    label: str
+    colour: str
+    lines: list[DiffLine]
+    blame: list[Any] = field(default_factory=list)  # steps, newest first
+
+    @property
+    def element_id(self) -> str:
+        return "blame" + self.path.replace("/", "-").replace("~", "_")
+
+    @property
+    def pairs(self) -> list[tuple[DiffLine | None, DiffLine | None]]:
+        """Lines side by side: what went on the left, what came on the right."""
+        found: list[tuple[DiffLine | None, DiffLine | None]] = []
+        left: list[DiffLine] = []
+        right: list[DiffLine] = []
+
+        def flush() -> None:
+            for n in range(max(len(left), len(right))):
+                found.append(
+                    (
+                        left[n] if n < len(left) else None,
+                        right[n] if n < len(right) else None,
+                    )
+                )
+            left.clear()
+            right.clear()
+
+        for line in self.lines:
+            if line.css == "del":
+                left.append(line)
+            elif line.css == "add":
+                right.append(line)
+            else:
+                flush()
+                found.append((line, line))
+        flush()
+        return found
+
+
+@dataclass(frozen=True)
+class DiffView:
+    entries: list[Entry]
+    more: int  # entries that are not shown
+    unchanged: int  # keys and items that stayed
+    unchanged_messages: int
+
+
+def diff_view(found: Comparison) -> DiffView:
+    groups = found.groups()
+    return DiffView(
+        entries=[_entry(group) for group in groups[:MOST]],
+        more=max(0, len(groups) - MOST),
+        unchanged=found.unchanged,
+        unchanged_messages=found.unchanged_messages,
+    )
+
+
+def text_lines(hunks: Iterable[Hunk]) -> list[DiffLine]:
+    """Hunks as lines, with a mark between those that are not neighbours."""
+    found: list[DiffLine] = []
+    for hunk in hunks:
+        if found:
+            found.append(DiffLine(" ", (Part("same", "⋯"),)))
+        found += [DiffLine(line.sign, line.parts) for line in hunk.lines]
+    return found
+
+
+def _entry(group: Group) -> Entry:
+    only_added = all(change.kind == "added" for change in group.changes)
+    return Entry(
+        path=group.path or "/",
+        label=group.label,
+        colour="jade" if only_added else "slate",
+        lines=[line for change in group.changes for line in _lines(change)],
+    )
+
+
+def _lines(change: Change) -> list[DiffLine]:
+    if change.kind == "moved":
+        old, new = (
+            (change.old_path or "").rsplit("/", 1)[-1],
+            change.path.rsplit("/", 1)[-1],
+        )
+        said = f"{_named(change.new)} from {old} to {new}"
+        return [DiffLine("↕", (Part("same", said),))]
+    if change.hunks:
+        return text_lines(change.hunks)
+    lines: list[DiffLine] = []
+    if change.kind != "added":
+        lines.append(DiffLine("-", (Part("del", in_line(change.old)),)))
+    if change.kind != "removed":
+        lines.append(DiffLine("+", (Part("ins", in_line(change.new)),)))
+    return lines
+
+
+def in_line(value: Any) -> str:
+    """A value in a line of its own."""
+    if isinstance(value, dict) and "role" in value and message_id(value):
+        return summary(value, VALUE)
+    said = json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= VALUE else said[: VALUE - 1] + "…"
+
+
+def _named(value: Any) -> str:
+    """How an item of a list is called, by its own key where it has one."""
+    if isinstance(value, dict):
+        for key in ("id", "key", "name", "title"):
+            if isinstance(value.get(key), str):
+                return f"{key} “{value[key]}”"
+    return in_line(value)

@@ -1,0 +1,257 @@
+"""The inspector's tabs: one function each, from a history to what its template shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404
+
+from agents.models import ToolCall
+from agents.pages.thread.cards import card, message_id, messages, pretty, unchanged
+from agents.pages.thread.context import context_view
+from agents.pages.thread.diff import DiffView, diff_view
+from agents.pages.thread.effects import call_views
+from agents.pages.thread.place import Place
+from agents.pages.thread.steps import Step
+from agents.pages.thread.subject import Subject
+from checkpoints.log.hydrate import History, StepRecord, read
+from checkpoints.pure.blame import blame
+from checkpoints.pure.codec import State
+from checkpoints.pure.compare import Change, compare
+
+KEPT = 3  # unchanged messages that stay in sight, for context
+MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
+MOST_LEAVES = 4_000  # values of a state shown as a tree
+TAIL = 100  # messages that are left of a state with more
+MOST_RAW = 200_000  # characters
+BLAMED = 10  # entries; each takes one more fold of the history, 5 ms for 1,000 steps
+
+
+def inspect(
+    subject: Subject, place: Place, at: Step, calls: Sequence[ToolCall], query: str
+) -> dict[str, Any]:
+    """What the open tab shows. Nobody gets here who may not read."""
+    history = subject.history
+    assert history is not None  # the caller shows the sealed view instead
+    match place.tab:
+        case "state":
+            return _state(history, at, query)
+        case "messages":
+            return _messages(subject, history, at)
+        case "context":
+            return _context(history, at)
+        case "effects":
+            return {"calls": call_views(calls, subject.steps, subject.opened)}
+        case "raw":
+            return _raw(history, at)
+    return _diff(subject, history, place, at)
+
+
+def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[str, Any]:
+    base = _base(subject, history, place.base)
+    if base is not None:
+        base_step, base_label, before = base
+        after = history.state_at(at.step)
+    else:
+        base_step, base_label = at.step - 1, ""
+        before, after = _neighbours(history, at.step)
+    return {
+        "diff": _blamed(diff_view(compare(before, after)), history, at),
+        "base_step": base_step,
+        "base_label": base_label,
+        "chosen_base": base is not None,
+        "split": place.split,
+    }
+
+
+def _blamed(view: DiffView, history: History, at: Step) -> DiffView:
+    """With the steps that changed each path. Messages change with every step."""
+    records = [(r.step, r.ops) for r in history.records[: at.step + 1]]
+    for entry in view.entries[:BLAMED]:
+        if entry.path not in {"/", "/messages"}:
+            steps = blame(records, entry.path)
+            if steps != [at.step]:
+                entry.blame.extend(history.record(step) for step in steps[::-1])
+    return view
+
+
+def _base(
+    subject: Subject, history: History, base: UUID | None
+) -> tuple[int, str, State] | None:
+    """The step that somebody chose to compare with, on any branch of the thread."""
+    if base is None:
+        return None
+    for record in history.records:
+        if record.id == base:
+            return record.step, "", history.state_at(record.step)
+    found = (
+        subject.thread.checkpoints.filter(pk=base)
+        .values_list("branch_id", "step")
+        .first()
+    )
+    if found is None or subject.opened is None:
+        raise Http404
+    branch = next(b for b in subject.branches if b.pk == found[0])
+    other = read(subject.opened, branch, to_step=found[1])
+    return found[1], subject.names[branch.pk], other.state_at(found[1])
+
+
+def _neighbours(history: History, step: int) -> tuple[State, State]:
+    """The states before and after a step."""
+    if step == 0:
+        return {}, history.state_at(0)
+    before, after = history.states(step - 1, step)
+    return before, after
+
+
+def _state(history: History, at: Step, query: str) -> dict[str, Any]:
+    before, after = _neighbours(history, at.step)
+    # Everything is new at the first step; saying so everywhere would say nothing.
+    changes = compare(before, after) if at.step else []
+    changed = {c.path: _was(c) for c in changes if c.kind != "removed"}
+    shown: Any = after
+    cut = 0
+    if query:
+        shown = matches(after, query.casefold())
+    elif leaves(after) > MOST_LEAVES and len(messages(after)) > TAIL:
+        cut = len(messages(after)) - TAIL
+        tail = {str(n): m for n, m in enumerate(messages(after)) if n >= cut}
+        shown = {**after, "messages": tail}
+    return {
+        "state": shown,
+        "changed": changed,
+        "query": query,
+        "found": leaves(shown) if query and shown is not None else 0,
+        "cut": cut,
+    }
+
+
+def matches(value: Any, query: str) -> Any:
+    """What is left of a value when only keys and values that hold the text stay."""
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = {str(n): child for n, child in enumerate(value)}.items()
+    else:
+        said = value if isinstance(value, str) else json.dumps(value)
+        return value if query in said.casefold() else None
+    kept: dict[str, Any] = {}
+    for key, child in items:
+        if query in key.casefold() and isinstance(value, dict):
+            kept[key] = child
+        elif (found := matches(child, query)) is not None:
+            kept[key] = found
+    return kept or None
+
+
+def _was(change: Change) -> str:
+    if change.kind == "moved":
+        return f"moved from {change.old_path}"
+    if change.kind == "added":
+        return "added"
+    said = json.dumps(change.old, ensure_ascii=False)
+    return f"was {said}" if len(said) <= 60 else "changed"
+
+
+def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
+    before, after = _neighbours(history, at.step)
+    old, new = messages(before), messages(after)
+    same = unchanged(old, new) if at.step else 0
+    steps = _steps_of_messages(history.records[: at.step + 1])
+    cards = []
+    first = max(0, same - KEPT - MOST_FOLDED)
+    for n, message in enumerate(new[first:], first):
+        record = steps.get(message_id(message) or "")
+        who = subject.people.get(record.actor_id or 0, "") if record else ""
+        cards.append(
+            card(message, step=record.step if record else None, who=who, new=n >= same)
+        )
+    folded = max(0, same - KEPT - first)
+    params = after.get("params")
+    system = params.get("system") if isinstance(params, dict) else None
+    return {
+        "folded": cards[:folded],
+        "cards": cards[folded:],
+        "cut": first,
+        "gone": max(0, len(old) - same),
+        "system": system if isinstance(system, str) else "",
+    }
+
+
+def _steps_of_messages(records: Sequence[StepRecord]) -> dict[str, StepRecord]:
+    """Which step appended a message, by the message's id."""
+    found: dict[str, StepRecord] = {}
+    for record in records:
+        for op in record.ops:
+            match op:
+                case ["append", "/messages", message]:
+                    added = [message]
+                case ["reset", dict() as state]:
+                    added = messages(state)
+                case _:
+                    continue
+            for message in added:
+                if identifier := message_id(message):
+                    found.setdefault(identifier, record)
+    return found
+
+
+def _context(history: History, at: Step) -> dict[str, Any]:
+    """Of the open step, or of the last model call before it."""
+    record = next(
+        (
+            r
+            for r in reversed(history.records[: at.step + 1])
+            if r.context and "request" in r.context
+        ),
+        None,
+    )
+    if record is None:
+        return {"view": None}
+    before = history.state_at(record.step - 1) if record.step else {}
+    return {
+        "view": context_view(record.context, before),
+        "of": record,
+        "earlier": record.step != at.step,
+    }
+
+
+def _raw(history: History, at: Step) -> dict[str, Any]:
+    record = history.record(at.step)
+    step = {
+        "id": str(record.id),
+        "branch": str(record.branch_id),
+        "parent": str(record.parent_id) if record.parent_id else None,
+        "step": record.step,
+        "kind": record.kind,
+        "status": record.status,
+        "name": record.name,
+        "label": record.label,
+        "created_at": record.created_at.isoformat(),
+        "ops": record.ops,
+        "context": record.context,
+        "state_mac": bytes(record.state_mac).hex(),
+    }
+    state = pretty(history.state_at(at.step))
+    return {
+        "record": pretty(step),
+        "state_text": state if len(state) <= MOST_RAW else "",
+        "state_size": len(state),
+    }
+
+
+def leaves(value: Any) -> int:
+    """How many plain values there are in it."""
+    count, todo = 0, [value]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict) and node:
+            todo.extend(node.values())
+        elif isinstance(node, list) and node:
+            todo.extend(node)
+        else:
+            count += 1
+    return count

@@ -1,0 +1,139 @@
+"""Everything that the thread's page shows, put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+
+from agents.pages.principal import MemberRequest
+from agents.pages.thread.inspector import inspect
+from agents.pages.thread.map import branch_map
+from agents.pages.thread.panel import step_panel
+from agents.pages.thread.place import TABS, Place
+from agents.pages.thread.rights import actions, composer, waiting
+from agents.pages.thread.status import branch_menu, thread_status, version
+from agents.pages.thread.steps import Step, step_list
+from agents.pages.thread.subject import Subject, calls_of, load, marks, totals
+
+POLL = "every 2s"
+
+
+def page_context(
+    request: MemberRequest,
+    pk: UUID,
+    *,
+    checkpoint: UUID | None = None,
+    branch: UUID | None = None,
+) -> dict[str, Any]:
+    """What the page and its parts show at the place that the address names.
+
+    Raises Http404 for what is not there, or not for this person.
+    """
+    subject = load(
+        request.principal,
+        pk,
+        branch=branch or _uuid(request, "branch"),
+        checkpoint=checkpoint,
+    )
+    step = _number(request, "step")
+    at = subject.at(checkpoint, step)
+    tab = request.GET.get("tab", TABS[0])
+    shown = subject.branch.pk
+    tip = Place(
+        thread=pk,
+        branch=shown,
+        tab=tab if tab in TABS else TABS[0],
+        base=_uuid(request, "base"),
+        split=request.GET.get("split") == "1",
+    )
+    here = tip
+    if at is not None and (checkpoint is not None or step is not None):
+        here = tip.at(at.id, own=at.branch_id == shown)
+    calls = calls_of(subject) if subject.steps else []
+    lines = subject.lines
+    seen = _number(request, "seen")
+    return {
+        "subject": subject,
+        "thread": subject.thread,
+        "place": here,
+        "tip": tip,
+        "at": at,
+        "status": thread_status(subject),
+        "branches": branch_menu(lines, tip),
+        "tabs": [(name, here.on(name)) for name in TABS],
+        "totals": totals(subject.thread),
+        "map": branch_map(
+            lines,
+            marks(subject),
+            shown=shown,
+            at=(at.branch_id, at.step) if at else (shown, 0),
+            address=tip.step,
+        ),
+        "list": step_list(
+            subject.steps,
+            place=tip,
+            branch=shown,
+            branch_name=subject.names[shown],
+            parent_name=subject.parent_name,
+            current=at.step if at else 0,
+            people=subject.people,
+            waiting=waiting(subject, calls),
+        ),
+        "panel": step_panel(subject, tip, at, calls) if at else None,
+        "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
+        if at and not subject.sealed
+        else {},
+        "actions": actions(subject),
+        "composer": composer(subject, calls),
+        "request_key": uuid4(),
+        "following": here is tip,
+        "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,
+        "seen": subject.branch.head_step if seen is None or here is tip else seen,
+        **_addresses(subject, tip, here, at),
+        "version": version(subject.branches, subject.runs),
+        "poll": POLL if any(run.is_live for run in subject.runs) else "",
+    }
+
+
+def _addresses(
+    subject: Subject, tip: Place, here: Place, at: Step | None
+) -> dict[str, Any]:
+    """What is one click away and is no step of the list."""
+    thread = subject.thread.pk
+    found: dict[str, Any] = {
+        "unified": here.side_by_side(False),
+        "side_by_side": here.side_by_side(True),
+        "clear_base": here.against(None),
+        "set_base": here.against(at.id if at else None),
+        "base_place": replace(tip, checkpoint=here.base),
+        "scrub_url": reverse("agents:thread_scrub", args=[thread]) + tip.query,
+        "live": here.live,
+    }
+    if at is not None:
+        back = f"?branch={subject.branch.pk}"
+        found["fork_url"] = reverse("agents:fork", args=[thread, at.id]) + back
+        if at.step:
+            before = subject.steps[at.step - 1]
+            found["fork_before_url"] = (
+                reverse("agents:fork", args=[thread, before.id]) + back
+            )
+    return found
+
+
+def _uuid(request: HttpRequest, name: str) -> UUID | None:
+    """An id from the address; Http404 for what can be none."""
+    if not (text := request.GET.get(name)):
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Http404 from None
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -1,0 +1,153 @@
+"""The step panel: what one step added, and under which circumstances it was taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.models import Run, ToolCall
+from agents.pages.thread.cards import Card, card, messages
+from agents.pages.thread.effects import CallView, call_views, calls_at
+from agents.pages.thread.place import Place
+from agents.pages.thread.steps import Step, has_failed, is_notable
+from agents.pages.thread.subject import Subject
+from agents.pure.visible import flat
+from checkpoints.log.hydrate import StepRecord
+from checkpoints.pure.ops import Op
+
+VALUE = 200  # characters of a value beside its operation
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that is not a message: what it did, where, and with what."""
+
+    verb: str
+    path: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Additions:
+    cards: list[Card] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Steps that one key leads to."""
+
+    previous: Place | None
+    next: Place | None
+    first: Place | None
+    last: Place | None
+    notable_before: Place | None
+    notable_after: Place | None
+
+
+@dataclass(frozen=True)
+class StepPanel:
+    at: Step
+    record: StepRecord | None  # None: sealed
+    added: Additions
+    calls: list[CallView]
+    run: Run | None
+    who: str
+    failed: bool
+    ways: Ways
+    fork_before: Place | None  # a failed step is forked before it failed
+
+
+def step_panel(
+    subject: Subject, place: Place, at: Step, calls: Sequence[ToolCall]
+) -> StepPanel:
+    record = subject.history.record(at.step) if subject.history else None
+    who = subject.people.get(at.actor_id or 0, "")
+    run_id = getattr(at, "run", None)
+    failed = has_failed(at)
+    ways = _ways(subject, place, at)
+    return StepPanel(
+        at=at,
+        record=record,
+        added=additions(record.ops, step=at.step, who=who) if record else Additions(),
+        calls=call_views(
+            calls_at(calls, subject.steps, at), subject.steps, subject.opened
+        ),
+        run=next((run for run in subject.runs if run.pk == run_id), None),
+        who=who,
+        failed=failed,
+        ways=ways,
+        fork_before=ways.previous if failed else None,
+    )
+
+
+def _ways(subject: Subject, place: Place, at: Step) -> Ways:
+    steps = subject.steps
+
+    def to(step: Step | None) -> Place | None:
+        if step is None or step.id == at.id:
+            return None
+        return place.at(step.id, own=step.branch_id == subject.branch.pk)
+
+    before, after = steps[: at.step], steps[at.step + 1 :]
+    return Ways(
+        previous=to(before[-1] if before else None),
+        next=to(after[0] if after else None),
+        first=to(steps[0]),
+        last=to(steps[-1]),
+        notable_before=to(next(filter(is_notable, reversed(before)), None)),
+        notable_after=to(next(filter(is_notable, after), None)),
+    )
+
+
+VERBS = {
+    "append": "appended to",
+    "put": "set",
+    "delete": "deleted",
+    "set": "set",
+    "unset": "removed",
+}
+
+
+def additions(ops: Iterable[Op], *, step: int, who: str) -> Additions:
+    """What these operations added: messages as cards, everything else by path."""
+    found = Additions()
+    for op in ops:
+        match op:
+            case ["append", "/messages", message]:
+                found.cards.append(card(message, step=step, who=who, new=True))
+            case ["reset", dict() as state]:
+                found.cards.extend(
+                    card(message, step=step, who=who, new=True)
+                    for message in messages(state)
+                )
+                found.operations.extend(_channels(state))
+            case ["put", path, key, value]:
+                found.operations.append(
+                    Operation(VERBS["put"], f"{path}/{key}", _value(value))
+                )
+            case ["delete", path, key]:
+                found.operations.append(Operation(VERBS["delete"], f"{path}/{key}", ""))
+            case [verb, path, value]:
+                found.operations.append(
+                    Operation(VERBS.get(verb, str(verb)), str(path), _value(value))
+                )
+            case [verb, path]:
+                found.operations.append(
+                    Operation(VERBS.get(verb, str(verb)), str(path), "")
+                )
+    return found
+
+
+def _channels(state: Mapping[str, Any]) -> Iterable[Operation]:
+    """The channels that a thread began with, where they hold something."""
+    for name, value in state.items():
+        if name not in {"messages", "_schema"} and value not in ({}, [], "", None):
+            yield Operation("began with", f"/{name}", _value(value))
+
+
+def _value(value: Any) -> str:
+    said = flat(json.dumps(value, ensure_ascii=False))
+    return said if len(said) <= VALUE else said[: VALUE - 1] + "…"

@@ -1,0 +1,87 @@
+"""Where on a thread's page somebody is, and the addresses of all that is one click away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.http import QueryDict
+from django.urls import reverse
+
+TABS = ("diff", "state", "messages", "context", "effects", "raw")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page's address says everything: branch, checkpoint, tab, and what it is compared to.
+
+    Without a checkpoint the page stands at the branch's tip and follows it. A checkpoint
+    alone says its branch as well; `branch` is given when the step belongs to an ancestor
+    of the branch that is being looked at.
+    """
+
+    thread: UUID
+    branch: UUID | None = None
+    checkpoint: UUID | None = None
+    tab: str = TABS[0]
+    base: UUID | None = None
+    split: bool = False
+
+    def at(self, checkpoint: UUID, *, own: bool) -> Place:
+        """The same page at another step; `own` when the branch took it itself."""
+        return replace(self, checkpoint=checkpoint, branch=None if own else self.branch)
+
+    def tip(self, branch: UUID | None) -> Place:
+        return replace(self, checkpoint=None, branch=branch)
+
+    def on(self, tab: str) -> Place:
+        return replace(self, tab=tab)
+
+    def against(self, base: UUID | None) -> Place:
+        return replace(self, base=base, tab="diff")
+
+    def side_by_side(self, split: bool) -> Place:
+        return replace(self, split=split)
+
+    @property
+    def query(self) -> str:
+        values = QueryDict(mutable=True)
+        if self.branch:
+            values["branch"] = str(self.branch)
+        if self.tab != TABS[0]:
+            values["tab"] = self.tab
+        if self.base:
+            values["base"] = str(self.base)
+        if self.split:
+            values["split"] = "1"
+        return f"?{values.urlencode()}" if values else ""
+
+    @property
+    def page(self) -> str:
+        """The address for the bar, for links without script, and to send to others."""
+        return self._address("agents:thread", "agents:step")
+
+    @property
+    def fragment(self) -> str:
+        """The same place as the parts of a page that changed."""
+        return self._address("agents:thread_parts", "agents:step_parts")
+
+    @property
+    def live(self) -> str:
+        """Where the page asks whether something happened."""
+        return self._address("agents:thread_live", "agents:step_live")
+
+    def step(self, branch: UUID, step: int | None) -> tuple[str, str]:
+        """Page and fragment of a step known by its number: dots of the branch map."""
+        place = self.tip(branch)
+        if step is None:
+            return place.page, place.fragment
+        more = f"{'&' if place.query else '?'}step={step}"
+        return place.page + more, place.fragment + more
+
+    def _address(self, name: str, name_at: str) -> str:
+        if self.checkpoint:
+            path = reverse(name_at, args=[self.thread, self.checkpoint])
+        else:
+            path = reverse(name, args=[self.thread])
+        return path + self.query

@@ -1,0 +1,98 @@
+"""What somebody may do on a thread's page, and the reason where they may not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.models import Approval, Run, ToolCall
+from agents.pages.thread.steps import Wait
+from agents.pages.thread.subject import Subject
+from agents.tools import registry
+
+VIEWER = "Viewers read. An operator of the workspace can send messages and fork."
+
+
+@dataclass(frozen=True)
+class Composer:
+    """The message form: what its button does, or why it does nothing."""
+
+    allowed: bool
+    said: str
+    button: str = "Send"
+    approval: Approval | None = None
+    agents: Sequence[str] = ()  # to choose from, where none has worked on the thread
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What stands in the page's head."""
+
+    fork: bool
+    cancel: Run | None
+    retry: Run | None
+    reason: str = ""
+
+
+def pending(calls: Sequence[ToolCall], subject: Subject) -> Approval | None:
+    """The first request on this branch that nobody decided yet."""
+    for call in calls:
+        approval: Approval | None = getattr(call, "approval", None)
+        if approval and approval.is_pending and approval.branch_id == subject.branch.pk:
+            return approval
+    return None
+
+
+def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
+    """What the branch waits for at its tip."""
+    run = subject.run
+    if run is None or run.status != Run.Status.WAITING or not subject.steps:
+        return None
+    since = subject.steps[-1].created_at
+    approval = pending(calls, subject)
+    if approval is None:
+        return Wait("waits for its turn", since)
+    said = "waits for an answer to" if approval.kind == "question" else "waits for"
+    return Wait(said, since, approval.pk, approval.number)
+
+
+def actions(subject: Subject) -> Actions:
+    principal, run = subject.principal, subject.run
+    if not principal.may_operate or subject.sealed:
+        return Actions(False, None, None, "" if subject.sealed else VIEWER)
+    return Actions(
+        fork=True,
+        cancel=run if run and run.is_live and not run.cancel_requested else None,
+        retry=run if run and run.status == Run.Status.FAILED else None,
+    )
+
+
+def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
+    """None where there is nothing to read, and so nothing to say."""
+    if subject.sealed:
+        return None
+    if not subject.principal.may_operate:
+        return Composer(False, VIEWER)
+    run = subject.run
+    if not subject.runs:
+        return _first(subject)
+    if run is None or not run.is_live:
+        step = subject.branch.head_step
+        return Composer(True, f"Starts a run that goes on from step {step}.")
+    if run.cancel_requested:
+        return Composer(False, "The run is being cancelled.")
+    approval = pending(calls, subject)
+    if approval is not None:
+        return Composer(
+            True, "delivered after the decision.", "Queue message", approval
+        )
+    return Composer(True, "Delivered before the agent's next step.", "Queue message")
+
+
+def _first(subject: Subject) -> Composer:
+    """Nobody worked on the thread yet, as on an imported one: somebody may begin."""
+    names = [agent.name for agent in registry]
+    if not names:
+        return Composer(False, "No agent is installed that could answer.")
+    step = subject.branch.head_step
+    return Composer(True, f"Starts a run that goes on from step {step}.", agents=names)

@@ -1,0 +1,87 @@
+"""How a thread and its branches stand, in a word and a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.crypto import salted_hmac
+
+from agents.models import Run
+from agents.pages.thread.map import COLOURS, Line
+from agents.pages.thread.place import Place
+from agents.pages.thread.subject import Subject, failed_step
+from checkpoints.models import Branch
+
+WORDS = {
+    "": "no run",
+    "ready": "queued",
+    "running": "running",
+    "waiting": "waiting",
+    "succeeded": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    colour: str
+    icon: str
+    words: str
+
+
+@dataclass(frozen=True)
+class MenuItem:
+    line: Line
+    colour: str
+    said: str
+    place: Place
+    current: bool
+
+
+def thread_status(subject: Subject) -> Status:
+    """Of the branch that is shown: its newest run, or why there is none."""
+    run = subject.run
+    if run is None:
+        if subject.thread.origin == "import":
+            return Status("slate", "import", "imported")
+        return Status("slate", "fork", "not run yet")
+    if run.is_live and run.cancel_requested:
+        return Status("slate", "stop", "being cancelled")
+    match run.status:
+        case Run.Status.READY:
+            return Status("slate", "queue", "queued")
+        case Run.Status.RUNNING:
+            return Status("indigo", "run", "running")
+        case Run.Status.WAITING:
+            return Status("amber", "clock", "waiting for a person")
+        case Run.Status.FAILED:
+            failed = failed_step(subject.steps)
+            where = run.failed_step if run.failed_step is not None else None
+            where = where if where is not None else failed.step if failed else None
+            said = "failed" if where is None else f"failed at step {where}"
+            return Status("red", "alert", said)
+        case Run.Status.CANCELLED:
+            return Status("slate", "x", "cancelled")
+    return Status("jade", "check", "done")
+
+
+def branch_menu(lines: Sequence[Line], tip: Place) -> list[MenuItem]:
+    return [
+        MenuItem(
+            line=line,
+            colour=f"c{n % COLOURS}",
+            said=f"{WORDS[line.status]}, {line.about}",
+            place=tip.tip(line.id),
+            current=line.id == tip.branch,
+        )
+        for n, line in enumerate(lines)
+    ]
+
+
+def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
+    """Changes with every step, branch and run: what a poll compares."""
+    heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
+    states = sorted((str(run.pk), run.status, run.cancel_requested) for run in runs)
+    return salted_hmac("thread.version", repr((heads, states))).hexdigest()[:20]

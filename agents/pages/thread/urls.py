@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from django.urls import path
+
+from agents.pages.thread import message, views
+
+urlpatterns = [
+    path("threads/<uuid:pk>/", views.thread, name="thread"),
+    path("threads/<uuid:pk>/at/<uuid:checkpoint>/", views.thread, name="step"),
+    path("threads/<uuid:pk>/message", message.message, name="thread_message"),
+    path("f/threads/<uuid:pk>/", views.parts, name="thread_parts"),
+    path(
+        "f/threads/<uuid:pk>/at/<uuid:checkpoint>/",
+        views.parts,
+        name="step_parts",
+    ),
+    path("f/threads/<uuid:pk>/scrub", views.scrub, name="thread_scrub"),
+    path("f/threads/<uuid:pk>/live", views.live, name="thread_live"),
+    path(
+        "f/threads/<uuid:pk>/live/<uuid:checkpoint>",
+        views.live,
+        name="step_live",
+    ),
+]
