@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -61,6 +62,11 @@ def decide(client, approval: Approval, decision: str, **typed: str):
     return client.post(
         f"/inbox/{approval.pk}/decide", form(approval, decision, **typed)
     )
+
+
+def without_token(page) -> str:
+    """The page, but for the form token, which is masked anew each time."""
+    return re.sub(r'csrfmiddlewaretoken" value="\w+"', "", page.content.decode())
 
 
 def test_the_inbox_opens_on_the_first_request_with_its_arguments(
@@ -204,7 +210,7 @@ def test_another_workspace_is_answered_as_if_nothing_were_there(
     foreign = client.get(f"/inbox/{booking.pk}/")
     nothing = client.get(f"/inbox/{uuid4()}/")
     assert foreign.status_code == nothing.status_code == 404
-    assert foreign.content == nothing.content
+    assert without_token(foreign) == without_token(nothing)
     assert decide(client, booking, "approve").status_code == 404
 
 
@@ -251,7 +257,7 @@ def test_the_inbox_takes_the_same_number_of_queries_for_any_length(
         client.get("/inbox/")
 
 
-# Session and person 2, membership and groups 2, list 1, its gate 3, request 1, its
-# gate 3, decisions 1, right to decide 1, counts of the navigation 2; the rest is
-# the gate's transaction.
-QUERIES = 20
+# Session and person 2, membership and groups 2, list 1, request 1, each opening's
+# right, visibility, access row (3) and key 6, that the keys still stand 2, decisions 1,
+# the right to decide 1, counts of the navigation 2.
+QUERIES = 23
