@@ -230,9 +230,10 @@ LOGGING = {
         name: {"handlers": [], "propagate": True}
         for name in ("django", "django.server", "uvicorn", "uvicorn.error", "rq.worker")
     }
+    # A line for every request: of pages, and to the model's server.
     | {
-        "uvicorn.access": {"handlers": [], "level": "WARNING"},
-        "httpx2": {"level": "WARNING"},  # a line for each request of the model client
+        name: {"handlers": [], "level": "WARNING"}
+        for name in ("uvicorn.access", "httpx2")
     },
 }
 
