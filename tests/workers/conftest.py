@@ -125,9 +125,14 @@ class Workers:
         return process
 
     def children(self, supervisor: subprocess.Popen[bytes]) -> list[int]:
+        """Its workers: forked, so they bear its command line."""
         path = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
         try:
-            return [int(pid) for pid in path.read_text().split()]
+            return [
+                int(pid)
+                for pid in path.read_text().split()
+                if b"manage.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
         except OSError:
             return []
 

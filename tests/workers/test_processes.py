@@ -76,7 +76,7 @@ def test_killed_again_and_again_no_step_is_lost_and_each_booking_is_made_once(
     server.ledger_fault("slow", times=None, seconds=0.05)
     supervisor = workers.start()
     runs = [begin(name) for name in names]
-    seen, kills, deadline = 0, 0, time.monotonic() + 20
+    seen, kills, deadline = 0, 0, time.monotonic() + 12
     while time.monotonic() < deadline and not all(map(ended, runs)):
         steps = Checkpoint.objects.count()
         # A run that several workers in a row got nowhere with is given up, so each
@@ -164,9 +164,9 @@ def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
     )
     server.will_say("Done.")
     supervisor = workers.start(LEASE_SECONDS="1")
-    (slow,) = wait_until(lambda: workers.children(supervisor))
     run = begin()
     wait_until(lambda: "model" in kinds(run))
+    (slow,) = workers.children(supervisor)
     os.kill(slow, signal.SIGSTOP)
     workers.start(LEASE_SECONDS="1")
     wait_until(lambda: ended(run))
