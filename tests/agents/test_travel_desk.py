@@ -199,7 +199,7 @@ def failed(start):
 
 def test_the_waiting_trip_asks_to_book_tp_209_for_1200_dollars(start, llm):
     trip = start(stories.WAITING.ask)
-    assert trip.tools.asked == ["Book TP 209 for Helen Marsh, $1200.00"]
+    assert trip.tools.asked == ["Book TP 209 for Helen Marsh, $1,200.00"]
     assert "$210 less than the next option, UA 65" in trip.tools.reasons[0]
     assert "travel policy 3.1" in trip.tools.reasons[0]
     assert trip.failure is None
