@@ -144,5 +144,5 @@ class AuditEventAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["workspace", "action", "via", "outcome", "at"]
     list_select_related = ["workspace", "actor"]
-    search_fields = ["=object_id", "actor__username", "=action"]
+    search_fields = ["=id", "=object_id", "actor__username", "=action"]
     ordering = ["-position"]

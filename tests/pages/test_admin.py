@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agents.models import Decision, Run, ToolCall
-from checkpoints import gate
+from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
 from checkpoints.keys import hierarchy
@@ -96,6 +96,7 @@ def add_to(trip: Any, person: Any) -> None:
     )
     group = Group.objects.create(workspace_id=person.workspace_id, name="Desk")
     group.members.add(member)
+    audit.record(person, "test", obj=trip.thread)
 
 
 @pytest.fixture
@@ -183,17 +184,16 @@ def test_every_filter_and_every_order_answers(model, root, rows):
 
 
 @by_name
-@pytest.mark.parametrize(
-    "words",
-    ["pineapple", "7", "9" * 30, "7f3a APR-2001", "'", '"', '"a b"', "%", "\\", "é😀"],
-)
-def test_every_search_answers(model, words, root, rows):
-    assert root.get(page(model, "changelist"), {"q": words}).status_code == 200
+def test_every_search_answers(model, root, rows):
+    numbers = ["7", "9" * 30, "7f3a APR-2001"]
+    for words in ("pineapple", *numbers, "'", '"', '"a b"', "%", "\\", "é😀", "a\0b"):
+        response = root.get(page(model, "changelist"), {"q": words})
+        assert response.status_code == 200, words
 
 
 @by_name
 def test_a_row_is_found_by_its_id_where_ids_are_searched(model, root, rows):
-    if not any("id" in name for name in admin.site._registry[model].search_fields):
+    if "=id" not in admin.site._registry[model].search_fields:
         return
     one, other, *_ = all_of(model)
     shown = text_of(root.get(page(model, "changelist"), {"q": str(one.pk)}))
@@ -211,19 +211,15 @@ def test_an_approval_is_found_by_the_name_that_pages_show(root, trip, make_trip,
 
 
 @by_name
-def test_every_row_has_a_page_and_a_history(model, root, rows):
-    for row in all_of(model):
-        assert root.get(page(model, "change", row.pk)).status_code == 200
-        assert root.get(page(model, "history", row.pk)).status_code == 200
-
-
-@by_name
-def test_nothing_sealed_and_no_key_is_in_any_page(model, root, rows):
+def test_every_row_has_pages_and_nothing_sealed_and_no_key_is_in_them(
+    model, root, rows
+):
     hidden = [*SECRETS, *sealed()]
-    for url in (
-        page(model, "changelist"),
-        *(page(model, "change", row.pk) for row in all_of(model)),
-    ):
+    assert len(hidden) > 100
+    urls = [page(model, "changelist")]
+    for row in all_of(model)[:6]:
+        urls += [page(model, name, row.pk) for name in ("change", "history")]
+    for url in urls:
         shown = text_of(root.get(url))
         assert not [text for text in hidden if text in shown], url
 
@@ -270,6 +266,11 @@ def events(action: str) -> list[AuditEvent]:
         return list(AuditEvent.objects.filter(action=action).order_by("position"))
 
 
+def who(event: AuditEvent) -> str:
+    assert event.actor
+    return event.actor.username
+
+
 def test_a_workspace_made_here_can_be_used_at_once(root, make_thread):
     response = root.post(page(Workspace, "add"), {"name": "New", "slug": "new"})
     assert response.status_code == 302
@@ -279,7 +280,7 @@ def test_a_workspace_made_here_can_be_used_at_once(root, make_thread):
         assert DataKey.objects.filter(workspace=made).count() == 3
     make_thread(workspace=made)
     [event] = events("admin_add")
-    assert event.actor.username == "root"
+    assert who(event) == "root"
     assert (event.via, event.workspace_id, event.object_id) == (
         "admin",
         made.pk,
@@ -317,7 +318,7 @@ def test_a_person_is_let_in_and_gets_another_role(root, workspace, join):
     assert (made.workspace_id, made.user_id) == (workspace.pk, person.pk)
     for action in ("admin_add", "admin_change"):
         [event] = events(action)
-        assert (event.actor.username, event.object_id) == ("root", made.pk)
+        assert (who(event), event.object_id) == ("root", made.pk)
         assert event.workspace_id == workspace.pk
 
 
@@ -377,7 +378,7 @@ def test_a_group_takes_members_of_its_workspace_only(root, workspace, alice, oth
     )
     assert "Not in this workspace" in text_of(changed)
     [event] = events("admin_add")
-    assert (event.actor.username, event.object_id) == ("root", group.pk)
+    assert (who(event), event.object_id) == ("root", group.pk)
 
 
 def test_a_group_name_that_is_taken_is_shown_by_the_form(root, workspace):
@@ -439,8 +440,7 @@ def test_staff_see_what_they_may_see(staff, rows):
     clerk = staff("view_run", "view_membership")
     assert clerk.get(page(Run, "changelist")).status_code == 200
     assert clerk.get(page(ToolCall, "changelist")).status_code == 403
-    with unscoped(Reason.TEST):
-        member = Membership.objects.first()
+    member, *_ = all_of(Membership)
     assert clerk.get(page(Membership, "change", member.pk)).status_code == 200
     refused = clerk.post(page(Membership, "change", member.pk), {"role": "admin"})
     assert refused.status_code == 403
