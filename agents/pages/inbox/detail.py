@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from agents.approvals.decide import ineligible
+from agents.errors import UnknownAgent, UnknownTool
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
+from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.pure import codec
@@ -153,7 +155,7 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
         why_not=ineligible(approval, principal) if approval.is_pending else "",
         title=opened.open(call, "title"),
         proposed=proposed,
-        arguments=_table(proposed, effective),
+        arguments=_table(_in_order(approval, proposed), effective),
         reason=opened.open(call, "reason") or "",
         said=[
             _said(decision, opened.open(decision, "content"))
@@ -169,6 +171,17 @@ def tag_of(approval: Approval) -> str:
     return live.tag(
         [approval.pk, approval.status, approval.revision, call.status, run.status]
     )
+
+
+def _in_order(approval: Approval, arguments: dict[str, Any]) -> dict[str, Any]:
+    """As the tool declares them; storage sorts the names."""
+    name = approval.run.agent_version.agent.name
+    try:
+        declared = registry.tool(name, approval.call.tool).schema["properties"]
+    except (UnknownAgent, UnknownTool):
+        return arguments
+    first = {key: arguments[key] for key in declared if key in arguments}
+    return first | arguments
 
 
 def _table(
