@@ -98,7 +98,7 @@ def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, setting
     (approval,) = Approval.objects.for_user(mira).pending()
     opener = gate.admit(mira, purpose="test", threads=[approval.thread])
     assert (
-        opener.open(approval.call, "title") == "Book TP 209 for Helen Marsh, $1200.00"
+        opener.open(approval.call, "title") == "Book TP 209 for Helen Marsh, $1,200.00"
     )
     assert "UA 65" in opener.open(approval.call, "reason")
     decide.approve(approval, seen=approval.as_shown(), by=mira)
