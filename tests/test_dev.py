@@ -265,8 +265,8 @@ def test_an_ordinary_user_can_do_the_same(nobodys_folder):
     assert answers(nobodys_folder.address)
     owners = {Path(f"/proc/{pid}").stat().st_uid for pid in nobodys_folder.processes()}
     assert owners == {nobodys_folder.user}
-    nobodys_folder.stop(process, signal.SIGKILL)
-    eventually(lambda: not nobodys_folder.processes(), seconds=15)
+    nobodys_folder.stop(process)
+    assert not nobodys_folder.processes()
 
 
 def test_a_folder_that_is_not_ones_own_is_named(nobodys_folder):
