@@ -5,6 +5,7 @@
     ├─ EmptyMessage, InvalidEdit, InvalidDecision           what was given does not fit
     ├─ ArgumentsDoNotFit, ToolError                         a call goes back to the model
     ├─ ModelFailed                                          no usable reply came
+    ├─ MalformedLog, AlreadyImported                        a chat log is not taken
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
     ├─ NotEligible                                          not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
@@ -146,6 +147,24 @@ class ModelFailed(AgentsError):
         super().__init__(message)
         self.error_class = error_class
         self.attempts = [dict(attempt) for attempt in attempts]
+
+
+class MalformedLog(AgentsError):
+    """A chat log that cannot be taken; says which conversation, message and why."""
+
+    code = "malformed_log"
+    status = 422
+
+
+class AlreadyImported(AgentsError):
+    """The conversation is a thread already; `known_as` names it."""
+
+    code = "already_imported"
+    status = 409
+
+    def __init__(self, name: str, known_as: str) -> None:
+        super().__init__(f"{name} was imported before, as {known_as}.")
+        self.known_as = known_as
 
 
 class LostRace(AgentsError):

@@ -230,7 +230,11 @@ LOGGING = {
         name: {"handlers": [], "propagate": True}
         for name in ("django", "django.server", "uvicorn", "uvicorn.error", "rq.worker")
     }
-    | {"uvicorn.access": {"handlers": [], "level": "WARNING"}},
+    # A line for every request: of pages, and to the model's server.
+    | {
+        name: {"handlers": [], "level": "WARNING"}
+        for name in ("uvicorn.access", "httpx2")
+    },
 }
 
 # Where the admin's "view on site" leads: the page of a row.

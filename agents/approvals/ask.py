@@ -55,7 +55,7 @@ def ask(run: Run, requests: Sequence[Request]) -> list[Approval]:
         asked = []
         for request in requests:
             call = calls[request.call.pk]
-            _wait(call, request.tool)
+            _wait(call, run, request.tool)
             digest = digest_of(call, request.tool, request.arguments)
             approval = known.get(call.pk)
             if approval is not None:
@@ -115,7 +115,8 @@ def _renew(approval: Approval, run: Run, digest: bytes) -> None:
     Approval.objects.filter(pk=approval.pk).update(asked_at=ClockTimestamp())
 
 
-def _wait(call: ToolCall, tool: Tool) -> None:
+def _wait(call: ToolCall, run: Run, tool: Tool) -> None:
+    call.run = run
     call.status = ToolCall.Status.WAITING
     call.effective = None
     call.tool_version = tool.version

@@ -19,6 +19,12 @@ from checkpoints.gate import Pass
 from checkpoints.models import Membership
 from checkpoints.pure.codec import same
 
+_VERDICTS: dict[str, tuple[str, ...]] = {
+    Approval.Status.APPROVED: (Decision.Verdict.APPROVE, Decision.Verdict.EDIT),
+    Approval.Status.REJECTED: (Decision.Verdict.REJECT,),
+    Approval.Status.RESPONDED: (Decision.Verdict.RESPOND,),
+}
+
 
 @dataclass(frozen=True)
 class EffectiveArguments:
@@ -46,9 +52,7 @@ def verify(call: ToolCall, *, tool: Tool, opener: Pass) -> EffectiveArguments:
         raise ApprovalInvalid("This call was not approved.")
     if call.tool != tool.name or call.tool_version != tool.version:
         raise ApprovalInvalid("The tool has changed since this was approved.")
-    decision = last_decision(approval)
-    if decision is None:
-        raise ApprovalInvalid("There is no record of a decision.")
+    decision = _decision(approval)
     edited = decision.verdict == Decision.Verdict.EDIT
     # An edit makes a revision of its own; asking again makes another.
     if approval.revision != decision.revision + edited:
@@ -73,11 +77,23 @@ def verify_answer(approval: Approval, *, opener: Pass) -> Decision:
 
     Raises ApprovalInvalid.
     """
+    decision = _decision(approval)
+    if approval.revision != decision.revision:
+        raise ApprovalInvalid("The request changed after it was decided.")
+    if not equal(approval.digest, decision.digest):
+        raise ApprovalInvalid("This is not the request that was decided.")
+    content = opener.open(decision, "content")
+    _require_genuine(decision, content, bytes(decision.digest))
+    return decision
+
+
+def _decision(approval: Approval) -> Decision:
+    """The one that closed the request, if it says what the request's status says."""
     decision = last_decision(approval)
     if decision is None:
         raise ApprovalInvalid("There is no record of a decision.")
-    content = opener.open(decision, "content")
-    _require_genuine(decision, content, bytes(decision.digest))
+    if decision.verdict not in _VERDICTS.get(approval.status, ()):
+        raise ApprovalInvalid("The decision on record says something else.")
     return decision
 
 

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from agents.errors import AlreadyImported
 from agents.pure.chatlog import Conversation
 from agents.tools import titles
 from checkpoints import audit
 from checkpoints.access import Reason, SystemPrincipal
 from checkpoints.ids import uuid7
+from checkpoints.keys import hierarchy
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.threads import create_thread
-from checkpoints.models import Branch, Checkpoint, Thread, Workspace
+from checkpoints.models import Branch, Checkpoint, DataKey, Thread, Workspace
 from checkpoints.pure import ops
+from checkpoints.pure.chain import keyed_digest
 from checkpoints.pure.codec import State
 
 LABEL_CHARACTERS = 100
-
-
-class AlreadyImported(Exception):
-    """A conversation of this id was imported before."""
-
-    def __init__(self, external_id: str, thread: Thread) -> None:
-        super().__init__(f"{external_id} was imported before, as {thread}.")
 
 
 def import_conversations(
@@ -51,15 +48,14 @@ def import_conversations(
 def _import(
     conversation: Conversation, workspace: Workspace, owner_id: int | None, title: str
 ) -> Branch:
-    external_id = conversation.id or None
-    if external_id is not None:
-        before = (
-            Thread.objects.unscoped(Reason.COMMAND)
-            .filter(workspace=workspace, external_id=external_id)
-            .first()
-        )
-        if before is not None:
-            raise AlreadyImported(external_id, before)
+    external_id = conversation.id or _digest(conversation, workspace)
+    before = (
+        Thread.objects.unscoped(Reason.COMMAND)
+        .filter(workspace=workspace, external_id=external_id)
+        .first()
+    )
+    if before is not None:
+        raise AlreadyImported(conversation.id or "It", str(before))
     first, rest = _opening(conversation)
     branch = create_thread(
         workspace=workspace,
@@ -83,6 +79,13 @@ def _import(
     )
     branch.refresh_from_db()
     return branch
+
+
+def _digest(conversation: Conversation, workspace: Workspace) -> str:
+    """Stands for a conversation without an id; keyed, so that nobody can guess it."""
+    key = hierarchy.workspace_mac(workspace.pk, DataKey.Purpose.INDEX)
+    text = sha256(conversation.text().encode()).hexdigest()
+    return f"log:{keyed_digest(key, 'chat log 1', text).hex()}"
 
 
 def _opening(
@@ -138,7 +141,7 @@ def _said(message: dict[str, Any]) -> str:
     """The label of a message's step: its first words, or the calls that it makes."""
     content = message.get("content")
     if isinstance(content, list):
-        content = " ".join(str(part.get("text", "")) for part in content)
+        content = " ".join(_part(part) for part in content)
     text = " ".join((content or message.get("refusal") or "").split())
     calls = message.get("tool_calls", [])
     if message["role"] == "tool" and message.get("name"):
@@ -148,6 +151,12 @@ def _said(message: dict[str, Any]) -> str:
     if len(text) > LABEL_CHARACTERS:
         text = text[: LABEL_CHARACTERS - 1].rstrip() + "…"
     return text
+
+
+def _part(part: dict[str, Any]) -> str:
+    """The text of a part, or what else it is: `[image_url]`."""
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type') or 'part'}]"
 
 
 def _call_title(function: dict[str, str]) -> str:

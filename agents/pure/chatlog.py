@@ -5,6 +5,9 @@ conversations, or one conversation a line (`.jsonl`, the fine-tuning format). Th
 system messages at its start become the system prompt; every other message is a turn.
 Providers repeat tool-call ids, so a result belongs to the first unanswered call of
 that id after the reply that it follows, as OpenAI itself requires.
+
+What is kept of a message is its role, content, refusal, calls, and for a result the
+call and the tool's name; what else a client wrote beside them is left out.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.errors import MalformedLog
 from checkpoints.errors import NotJson, NotStorable
 from checkpoints.pure import codec
+from checkpoints.pure.strict import MAX_DEPTH
 
 ROLES = ("user", "assistant", "tool")
 SYSTEM_ROLES = ("system", "developer")
-
-
-class MalformedLog(Exception):
-    """A chat log that cannot be taken; says which conversation, message and why."""
+STEP_DEPTH = 8  # levels that a step puts around what it stores, and some to spare
+SHOWN_LENGTH = 40  # characters of what was found, in a message
+ID_LENGTH = 200  # characters; what Thread.external_id holds
+TOOL_LENGTH = 200  # characters; more is no tool's name
+MODEL_LENGTH = 100  # characters; what Checkpoint.model_requested holds
 
 
 @dataclass(frozen=True)
@@ -35,19 +41,36 @@ class Conversation:
     messages: list[dict[str, Any]] = field(repr=False)
     facts: dict[str, Any] = field(repr=False)  # what else the file said of it
 
+    def text(self) -> str:
+        """All that was said in it: the same for the same conversation in another file."""
+        return codec.text([self.model, self.system, self.messages])
+
 
 def parse(text: str, *, lines: bool = False) -> list[Conversation]:
-    """The conversations of a file. Raises MalformedLog."""
-    return [_conversation(value, where) for value, where in _values(text, lines=lines)]
+    """The conversations of a file, one at least. Raises MalformedLog."""
+    conversations: list[Conversation] = []
+    places: dict[str, str] = {}  # where each id, or the text of one without, was
+    for value, where in _values(text, lines=lines):
+        conversation = _conversation(value, where)
+        name = conversation.id or conversation.text()
+        if name in places:
+            same = f"the id {_shown(name)}" if conversation.id else "the same messages"
+            raise MalformedLog(f"{where} has {same}, as {places[name]} has.")
+        places[name] = where
+        conversations.append(conversation)
+    if not conversations:
+        raise MalformedLog("there is no conversation in it.")
+    return conversations
 
 
 def _values(text: str, *, lines: bool) -> Iterator[tuple[Any, str]]:
     if lines:
-        for number, line in enumerate(text.splitlines(), 1):
+        # Not splitlines(): JSON text may hold U+2028 and its like as they are.
+        for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 yield _load(line, f"line {number}"), f"line {number}"
         return
-    value = _load(text, "the file")
+    value = _load(text, "it")
     if isinstance(value, list) and not (
         value and isinstance(value[0], dict) and "role" in value[0]
     ):
@@ -86,19 +109,22 @@ def _conversation(value: Any, where: str) -> Conversation:
             system.append(_text(raw.get("content"), at))
             continue
         message, open_calls = _message(raw, role, open_calls, at)
+        _check_fits(message, at)
         messages.append(message)
     if not messages:
         raise MalformedLog(f"{prefix}there is no message in it.")
+    facts = {
+        key: fact
+        for key, fact in value.items()
+        if key not in ("id", "model", "messages", "tools")
+    }
+    _check_fits([*system, facts], f"{prefix}what is beside the messages")
     return Conversation(
-        id=str(value.get("id") or ""),
-        model=str(value.get("model") or ""),
+        id=_name(value, "id", ID_LENGTH, prefix),
+        model=_name(value, "model", MODEL_LENGTH, prefix),
         system="\n\n".join(system),
         messages=messages,
-        facts={
-            key: fact
-            for key, fact in value.items()
-            if key not in ("id", "model", "messages", "tools")
-        },
+        facts=facts,
     )
 
 
@@ -108,7 +134,7 @@ def _role(raw: Any, at: str) -> str:
     role = raw.get("role")
     if role not in (*ROLES, *SYSTEM_ROLES):
         raise MalformedLog(
-            f"{at} has the role {json.dumps(role)}, expected one of "
+            f"{at} has the role {_shown(role)}, expected one of "
             f"{', '.join((*SYSTEM_ROLES, *ROLES))}."
         )
     return str(role)
@@ -121,7 +147,7 @@ def _message(
         call = raw.get("tool_call_id")
         if call not in open_calls:
             raise MalformedLog(
-                f"{at} answers the tool call {json.dumps(call)}, which the reply "
+                f"{at} answers the tool call {_shown(call)}, which the reply "
                 "before it did not make or which was answered already."
             )
         left = list(open_calls)
@@ -129,7 +155,7 @@ def _message(
         message = {
             "role": "tool",
             "tool_call_id": call,
-            "name": str(raw.get("name") or ""),
+            "name": _name(raw, "name", TOOL_LENGTH, f"{at}: "),
             "content": _text(raw.get("content"), at),
         }
         return message, left
@@ -191,9 +217,48 @@ def _content(content: Any, at: str) -> str | list[Any] | None:
 def _text(content: Any, at: str) -> str:
     """Content that must be text; parts are joined."""
     content = _content(content, at)
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content)
-    return content or ""
+    if not isinstance(content, list):
+        return content or ""
+    texts = [part.get("text") for part in content]
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise MalformedLog(f"{at}, part {index}: expected a text.")
+    return "\n".join(texts)
+
+
+def _name(value: dict[str, Any], key: str, length: int, prefix: str) -> str:
+    """A name that a file gives, or "". Kept in clear, so nothing else passes for one."""
+    name = value.get(key)
+    if name is None:
+        return ""
+    if type(name) is int:
+        name = str(name)
+    if not isinstance(name, str):
+        raise MalformedLog(f"{prefix}its {key} is {_kind(name)}, expected a string.")
+    if len(name) > length or not name.isprintable():
+        raise MalformedLog(
+            f"{prefix}its {key} is not a name: {length} printable characters at most."
+        )
+    return name
+
+
+def _check_fits(value: Any, at: str) -> None:
+    """One step holds a message, or the first one and what is beside the messages."""
+    if codec.depth(value) > MAX_DEPTH - STEP_DEPTH:
+        raise MalformedLog(
+            f"{at} is nested more than {MAX_DEPTH - STEP_DEPTH} levels deep."
+        )
+    try:
+        size = len(codec.canonical(value))
+    except NotStorable as wrong:
+        raise MalformedLog(f"{at} cannot be stored: {wrong}") from wrong
+    if size > codec.MAX_BYTES // 3:
+        raise MalformedLog(f"{at} is larger than {codec.MAX_BYTES // 3} bytes.")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"
 
 
 def _kind(value: Any) -> str:

@@ -89,7 +89,7 @@ class Effects:
         if row.status == Status.EXECUTING and _once(tool):
             return RunIt()  # run() stops it
         if row.status in (Status.APPROVED, Status.EXECUTING) and self._was_asked(row):
-            return self._verified(row, tool, title)
+            return self._verified(row, tool, call, title)
         if row.status == Status.EXECUTING:
             return RunIt()
         try:
@@ -227,7 +227,9 @@ class Effects:
     def _was_asked(self, row: ToolCall) -> bool:
         return Approval.objects.for_run(self._claim.principal).filter(call=row).exists()
 
-    def _verified(self, row: ToolCall, tool: Tool, title: str) -> RunIt | Ask:
+    def _verified(
+        self, row: ToolCall, tool: Tool, call: Call, title: str
+    ) -> RunIt | Ask | Refuse:
         """It may run if what was approved still holds; else people are asked again."""
         try:
             self._effective[row.pk] = verify(row, tool=tool, opener=self._opener)
@@ -235,8 +237,13 @@ class Effects:
             logger.warning(
                 "an approval does not hold any more", extra={"ids": {"call": row.pk}}
             )
-            return Ask(title)
-        return RunIt()
+        else:
+            return RunIt()
+        try:
+            tool.fit(call)  # the tool may have changed since people were asked
+        except ArgumentsDoNotFit as wrong:
+            return Refuse(str(wrong), title, wrong.code, tool.name)
+        return Ask(title)
 
     def _in_fork(self, tool: Tool) -> bool:
         return tool.has_effects and self._claim.branch.parent_id is not None

@@ -17,7 +17,6 @@ from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet, unscoped
 from checkpoints.models.fields import SealedField
 
-
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
 else:

@@ -33,6 +33,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from checkpoints.errors import DecryptionError, NotSealed
 
+Sealed = bytes | memoryview  # as made here, or as the database returns it
+
 NIL = UUID(int=0)  # in a context: there is none
 
 MAGIC = b"\x9dHP\x01"  # no JSON, no UTF-8 text begins with 0x9d
@@ -122,7 +124,7 @@ def seal(
     return bound + cipher.encrypt(derived.nonce, packed, bound + context.encode())
 
 
-def open_sealed(record: bytes, *, key: DataKey, context: Context) -> bytes:
+def open_sealed(record: Sealed, *, key: DataKey, context: Context) -> bytes:
     """The plain bytes of a record.
 
     Raises NotSealed when it is none, and DecryptionError when it was altered,
@@ -145,7 +147,7 @@ def open_sealed(record: bytes, *, key: DataKey, context: Context) -> bytes:
     return packed if header.codec == _PLAIN else _unpack(packed)
 
 
-def key_id(record: bytes) -> UUID:
+def key_id(record: Sealed) -> UUID:
     """The id of the key that a record names. Only opening it shows that this is true.
 
     Raises NotSealed.
@@ -153,7 +155,7 @@ def key_id(record: bytes) -> UUID:
     return UUID(bytes=_read(record)[0].key_id)
 
 
-def content(record: bytes) -> Content:
+def content(record: Sealed) -> Content:
     """What a record says that it holds. Only opening it shows that this is true.
 
     Raises NotSealed.
@@ -174,7 +176,7 @@ def wrap(secret: bytes, *, wrapping: DataKey, context: Context) -> bytes:
     )
 
 
-def unwrap(wrapped: bytes, *, wrapping: DataKey, context: Context) -> bytes:
+def unwrap(wrapped: Sealed, *, wrapping: DataKey, context: Context) -> bytes:
     """The secret that `wrap` sealed, checked against the id of its key.
 
     Raises NotSealed and DecryptionError, as `open_sealed` does.
@@ -216,7 +218,7 @@ class _Derived(NamedTuple):
     commitment: bytes
 
 
-def _read(record: bytes) -> tuple[_Header, bytes]:
+def _read(record: Sealed) -> tuple[_Header, bytes]:
     """The header, and the bytes of header and commitment."""
     if len(record) < OVERHEAD:
         raise NotSealed

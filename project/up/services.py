@@ -162,15 +162,16 @@ def _clear_abandoned(parent: Path) -> None:
 
 
 def run_quietly(
-    command: Arguments, env: dict[str, str]
+    command: Arguments, env: dict[str, str], *, logs_apart: bool = False
 ) -> subprocess.CompletedProcess[str]:
+    """Run to the end; what it printed, with its log lines unless they go apart."""
     return subprocess.run(
         command,
         cwd=ROOT,
         env=env,
         text=True,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE if logs_apart else subprocess.STDOUT,
         preexec_fn=dies_with_us(signal.SIGKILL),
     )
 

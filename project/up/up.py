@@ -119,11 +119,14 @@ def _web_and_workers(env: dict[str, str], host: str, port: int) -> tuple[Child, 
 
 
 def _manage(supervisor: Supervisor, env: dict[str, str], *command: str) -> str:
-    done = services.run_quietly([venv.PYTHON, "manage.py", *command], env)
+    done = services.run_quietly(
+        [venv.PYTHON, "manage.py", *command], env, logs_apart=True
+    )
     if supervisor.stopping:
         raise Interrupted
     if done.returncode:
-        end = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-20:])
+        said = (done.stdout + done.stderr).splitlines()
+        end = "\n".join(f"  {line}" for line in said[-20:])
         raise Problem(f"manage.py {command[0]} failed:\n{end}")
     return done.stdout.strip()
 

@@ -159,6 +159,7 @@ def test_cleaned_values_can_be_stored_and_flags_say_when_something_changed(value
 
 @given(values, st.sampled_from([None, 2]))
 @example({"a": {"a": 1}, "b": ["a", "a"]}, None)
+@example([2**64 - 1, -(2**63), 1e308, -0.0], None)
 def test_typed_json_is_read_as_it_was_written(value, indent):
     for ascii_only in (True, False):
         text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)

@@ -54,8 +54,8 @@ def test_what_was_sealed_opens_again(plain):
 
 
 def test_a_record_from_the_database_opens(record):
-    assert open_sealed(memoryview(record), key=KEY, context=HERE) == PLAIN  # type: ignore[arg-type]
-    assert envelope.key_id(memoryview(record)) == KEY.id  # type: ignore[arg-type]
+    assert open_sealed(memoryview(record), key=KEY, context=HERE) == PLAIN
+    assert envelope.key_id(memoryview(record)) == KEY.id
 
 
 def test_the_same_text_is_never_sealed_alike(record):

@@ -18,6 +18,7 @@ from agents.demo.model.transcript import Exchange, Talk
 from agents.demo.model.wishes import BUSINESS, PREMIUM, Wishes
 from agents.demo.world import places
 
+MINI, PRO = "scripted-1-mini", "scripted-1-pro"  # one is frugal, one careful
 STOP = Decimal(300)  # dollars that a nonstop may cost more: policy 3.1
 PREFERRED = Decimal(250)  # dollars that a preferred airline may cost more
 LONG = {PREMIUM: 7 * 60, BUSINESS: 10 * 60}  # minutes from which the cabin is allowed
@@ -96,7 +97,7 @@ def rank(
 
 
 def careful(wishes: Wishes, talk: Talk) -> bool:
-    return bool(wishes.careful) or talk.model.endswith("-pro")
+    return bool(wishes.careful) or talk.model == PRO
 
 
 def _filters(wishes: Wishes, brief: Brief, talk: Talk) -> list[tuple[Any, str]]:
@@ -140,7 +141,7 @@ def _cabin_fits(option: Option, wishes: Wishes) -> bool:
 def _weight(option: Option, wishes: Wishes, talk: Talk) -> tuple[Any, ...]:
     """Less is better."""
     cost = option.price
-    frugal = wishes.cheapest or talk.model.endswith("-mini")
+    frugal = wishes.cheapest or talk.model == MINI
     if option.stops and wishes.nonstop is not False and not frugal:
         cost += STOP * option.stops
     if wishes.prefer and option.airline in wishes.prefer:

@@ -50,7 +50,9 @@ class Desk:
         )
         if any(wanted.CAREFUL.search(each.text) for each in self._setbacks()):
             self.wishes = replace(self.wishes, careful=True)
-        if any(_NO.match(each.text) for each in self.answers):
+        if any(_NO.match(each.text) for each in self.answers) or (
+            self.wishes.ask_first and self._refused("ask_traveller")
+        ):
             self.wishes = replace(self.wishes, propose_only=True)
         self.brief = self._with_profile(briefs.read(talk.said))
         self.looks = choose.careful(self.wishes, talk)
@@ -155,11 +157,11 @@ class Desk:
         """Quote, ask where asking is wished for, and hold the best option."""
         if self.talk.done("book_flight"):
             return None
+        if ended := self._giving_up():
+            return wire.say(ended)
         choice = self._choice()
         if not choice.ranked:
             return wire.say(words.nothing_fits(choice, self.brief))
-        if len(self._setbacks()) + len(self.refused) >= TRIES:
-            return wire.say(self._giving_up())
         best = choice.ranked[0]
         if self._is_held(best):
             return None
@@ -435,6 +437,9 @@ class Desk:
             if not each.rejected
         ]
 
+    def _refused(self, name: str) -> bool:
+        return any(each.name == name for each in self.refused)
+
     def _is_held(self, option: Option) -> Exchange | None:
         return self.talk.done(
             "hold_fare",
@@ -454,9 +459,22 @@ class Desk:
             for each in self.talk.of("quote_fare")
         )
 
-    def _giving_up(self) -> str:
-        last = [*self._setbacks(), *self.refused][-1]
-        return f"I stop here, with nothing booked. Last I was told: {last.text[:240]}"
+    def _giving_up(self) -> str | None:
+        """Why the desk stops trying, if it should."""
+        trouble = [*self._setbacks(), *self.refused]
+        if not trouble:
+            return None
+        last = trouble[-1].text[:240]
+        if _DOUBT.search(last):
+            return (
+                "I can't tell whether that went through, so I won't try it again."
+                " Please check with the airline first, then tell me how to go on."
+            )
+        if len(trouble) >= TRIES or any(
+            _HALT.search(each.text) for each in self.refused
+        ):
+            return f"Understood, I stop here. {last}"
+        return None
 
     def _summary(self, who: str = "") -> str:
         booked = self.talk.done("book_flight")
@@ -500,6 +518,11 @@ class Desk:
 _READS = frozenset({"search_flights", "search_hotels"})
 _NO = re.compile(r"\W*(no|nope|don't|do not)\b", re.IGNORECASE)
 _CANCEL = re.compile(r"\b(refund|cancel|call (?:it|the trip) off)\b", re.IGNORECASE)
+_HALT = re.compile(
+    r"\b(stop here|leave it|never ?mind|called off|no longer needed|give up)\b",
+    re.IGNORECASE,
+)
+_DOUBT = re.compile(r"is not known|outcome unknown", re.IGNORECASE)
 _THANKS = re.compile(r"\bthank", re.IGNORECASE)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from agents.demo.model import chat, desk, transcript, wire
+from agents.demo.model.choose import MINI, PRO
 
-MODELS = ("scripted-1", "scripted-1-mini", "scripted-1-pro")
+MODELS = ("scripted-1", MINI, PRO)
 CREATED = 1_790_000_000  # seconds; a constant, since nothing was trained
 
 

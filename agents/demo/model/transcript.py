@@ -14,6 +14,8 @@ from agents.demo.model import wire
 REJECTED = re.compile(
     r"\b(reject(s|ed)?|declined|denied|refused by|not approved)\b", re.IGNORECASE
 )
+# A call that never ran, for no reason of its own: as if it had not been made.
+VOID = re.compile(r"No result was recorded|the run it belongs to was cancelled")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ def read(body: Mapping[str, Any]) -> Talk:
         elif message["role"] == "assistant":
             calls = {call["id"]: call for call in message.get("tool_calls") or []}
         elif message["role"] == "tool":
-            exchanges.append(_exchange(calls[message["tool_call_id"]], message))
+            exchange = _exchange(calls[message["tool_call_id"]], message)
+            if not VOID.search(exchange.text):
+                exchanges.append(exchange)
     return Talk(
         model=body["model"],
         system=wire.squeeze(" ".join(wire.text_of(message) for message in system)),

@@ -67,6 +67,11 @@ def request_hash(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def answering(model: str) -> str:
+    """Whatever is asked for, a scripted model answers, and says so."""
+    return model if model.startswith("scripted") else "scripted-1"
+
+
 def fingerprint(model: str) -> str:
     digest = hashlib.sha256(f"{model}/{REVISION}".encode()).hexdigest()
     return f"fp_{digest[:10]}"
@@ -107,7 +112,7 @@ def completion(body: Mapping[str, Any], reply: Message) -> dict[str, Any]:
         "id": f"chatcmpl-{name[:24]}",
         "object": "chat.completion",
         "created": int(time.time()),
-        "model": body["model"],
+        "model": answering(body["model"]),
         "system_fingerprint": fingerprint(body["model"]),
         "service_tier": "default",
         "choices": [

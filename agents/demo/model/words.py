@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from agents.demo.model.brief import Brief
-from agents.demo.model.choose import LONG, Choice, Option, day, money
+from agents.demo.model.choose import LONG, MINI, Choice, Option, day, money
 from agents.demo.model.transcript import Talk
 from agents.demo.model.wishes import Wishes
 from agents.demo.world import places
@@ -84,7 +84,7 @@ class Voice:
 
     def aside(self, wordings: Sequence[str], **parts: str) -> str | None:
         """A remark beside a call; someone asked to be brief makes none."""
-        if self.wishes.brief or self.talk.model.endswith("-mini"):
+        if self.wishes.brief or self.talk.model == MINI:
             return None
         return self.pick(wordings, **parts)
 

@@ -7,8 +7,9 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.debug.chatlog import AlreadyImported, import_conversations
-from agents.pure.chatlog import MalformedLog, parse
+from agents.debug.chatlog import import_conversations
+from agents.errors import AlreadyImported, MalformedLog
+from agents.pure.chatlog import parse
 from checkpoints.models import Workspace
 
 
@@ -48,7 +49,7 @@ class Command(BaseCommand):
 
     def _read(self, file: Path) -> str:
         try:
-            return file.read_text(encoding="utf-8")
+            return file.read_text(encoding="utf-8-sig")  # some editors add a mark
         except OSError as problem:
             raise MalformedLog(f"cannot be read ({problem.strerror}).") from problem
         except UnicodeDecodeError as problem:

@@ -1,0 +1,108 @@
+"""The demo's past: made by real runs, the same each time, made once."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from agents.approvals import decide
+from agents.demo import seed, stories
+from agents.models import Approval, Run
+from agents.runs.runner import work
+from checkpoints import gate
+from checkpoints.access import Reason, Role, UserPrincipal, unscoped
+from checkpoints.log import hydrate
+from checkpoints.models import Branch, Checkpoint, Membership, Thread
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def demo(capsys):
+    """The seeded demo; what the command printed."""
+    call_command("seed_demo")
+    return capsys.readouterr().out
+
+
+def principal(login: str) -> UserPrincipal:
+    member = Membership.objects.unscoped(Reason.TEST).get(user__username=login)
+    return UserPrincipal(
+        user_id=member.user_id,
+        workspace_id=member.workspace_id,
+        role=Role(member.role),
+        can_approve=member.can_approve,
+        name=login,
+    )
+
+
+def titled(title: str) -> Thread:
+    mira = principal("mira")
+    threads = list(Thread.objects.for_user(mira))
+    opener = gate.admit(mira, purpose="test", threads=threads)
+    return next(thread for thread in threads if opener.open(thread, "title") == title)
+
+
+def main_run(story: stories.Story) -> Run:
+    thread = titled(story.title)
+    with unscoped(Reason.TEST):
+        return Run.objects.get(thread=thread, branch__parent=None)
+
+
+def counts():
+    with unscoped(Reason.TEST):
+        return [
+            model.objects.count()
+            for model in (Thread, Branch, Checkpoint, Run, Approval, Membership)
+        ]
+
+
+def test_four_trips_ended_as_their_stories_say_and_are_made_once(demo, client):
+    for person in seed.PEOPLE:
+        assert person.login in demo
+        assert client.login(username=person.login, password=seed.PASSWORD)
+    mira = principal("mira")
+    assert mira.can_approve
+    assert not principal("omar").can_approve
+    assert User.objects.get(username="admin").is_superuser
+
+    assert main_run(stories.FINISHED).status == Run.Status.SUCCEEDED
+    assert main_run(stories.WAITING).status == Run.Status.WAITING
+
+    failed = main_run(stories.FAILED)
+    assert (failed.status, failed.failed_step) == (Run.Status.FAILED, 20)
+    opener = gate.admit(mira, purpose="test", threads=[failed.thread])
+    history = hydrate.read(opener, failed.branch)
+    kinds = "".join(record.kind[0] for record in history.records)
+    assert kinds == "imttmtmtmtmtmttmtmtme"
+    assert "JL 57" in history.record(stories.WRONG_TURN).label
+    assert "lands in Tokyo on Tue 8 Dec" in opener.open(failed, "error")
+
+    forked = main_run(stories.FORKED)
+    branches = list(Branch.objects.for_user(mira).filter(thread=forked.thread))
+    opener = gate.admit(mira, purpose="test", threads=[forked.thread])
+    names = set(opener.open_all(branches, "name"))
+    assert names == {"main", "refundable", "cheapest"}
+    runs = Run.objects.for_user(mira).filter(thread=forked.thread)
+    assert {run.status for run in runs} == {Run.Status.SUCCEEDED}
+
+    before = counts()
+    call_command("seed_demo")
+    assert counts() == before
+
+
+def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, settings):
+    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = llm.base_url, "test"
+    settings.HOLDPOINT_DEMO_LEDGER = llm.ledger_url
+    mira = principal("mira")
+    (approval,) = Approval.objects.for_user(mira).pending()
+    opener = gate.admit(mira, purpose="test", threads=[approval.thread])
+    assert (
+        opener.open(approval.call, "title") == "Book TP 209 for Helen Marsh, $1200.00"
+    )
+    assert "UA 65" in opener.open(approval.call, "reason")
+    decide.approve(approval, seen=approval.as_shown(), by=mira)
+    work(approval.run_id)
+    assert main_run(stories.WAITING).status == Run.Status.SUCCEEDED
+    (booking,) = llm.ledger("bookings")
+    assert booking["key"] == str(approval.call_id)
