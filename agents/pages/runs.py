@@ -32,11 +32,12 @@ SHOWN: dict[str, tuple[Run.Status, ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One run, with its thread's title and, where it failed, the reason."""
+    """One run, with its thread's title, its branch's name and why it failed."""
 
     run: Run
-    title: str | None
-    error: str | None
+    title: str | None = None
+    branch: str = ""
+    error: str | None = None
 
 
 def _find(principal: UserPrincipal, show: str) -> list[Run]:
@@ -50,17 +51,21 @@ def _find(principal: UserPrincipal, show: str) -> list[Run]:
 
 def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
     if not runs or not principal.may_read:
-        return [Row(run, None, None) for run in runs]
+        return [Row(run) for run in runs]
     opened = gate.admit(
         principal,
         purpose="runs",
         threads={run.thread_id: run.thread for run in runs}.values(),
     )
-    titles = opened.open_all([run.thread for run in runs], "title")
-    failures = opened.open_all(runs, "error")
     return [
-        Row(run, title, error)
-        for run, title, error in zip(runs, titles, failures, strict=True)
+        Row(run, title, branch if run.branch.parent_id else "", error)
+        for run, title, branch, error in zip(
+            runs,
+            opened.open_all([run.thread for run in runs], "title"),
+            opened.open_all([run.branch for run in runs], "name"),
+            opened.open_all(runs, "error"),
+            strict=True,
+        )
     ]
 
 

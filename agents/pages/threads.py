@@ -17,8 +17,8 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_safe
 
 from agents.models import Agent, Run
+from agents.pages.damage import open_each
 from agents.pages.principal import MemberRequest, member
-from agents.pages.thread.subject import DAMAGE
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.clock import ClockTimestamp
@@ -240,7 +240,9 @@ def _search(
     opened = gate.admit(principal, purpose="search threads", threads=candidates)
     found = [
         thread
-        for thread, title in zip(candidates, _titles(opened, candidates), strict=True)
+        for thread, title in zip(
+            candidates, open_each(opened, candidates, "title"), strict=True
+        )
         if wanted in (title or "").casefold() or wanted == short(thread.pk)
     ]
     return found, opened
@@ -252,7 +254,7 @@ def rows_of(
     """The list's rows. Who may not read sees structure, and no titles."""
     if principal.may_read and threads and opened is None:
         opened = gate.admit(principal, purpose="threads list", threads=threads)
-    titles = _titles(opened, threads) if opened else [None] * len(threads)
+    titles = open_each(opened, threads, "title") if opened else [None] * len(threads)
     ids = [thread.pk for thread in threads]
     runs = {
         run.pk: run
@@ -310,25 +312,6 @@ def _of_run(branches: Sequence[Branch], run: Run | None) -> Branch:
     return branches[-1]
 
 
-def _titles(opened: Pass, threads: Sequence[Found]) -> list[str | None]:
-    """Titles; None for one that does not open, which hides no other."""
-    return _opened(opened, threads, "title")
-
-
-def _opened(opened: Pass, rows: Sequence[Any], column: str) -> list[Any]:
-    try:
-        return opened.open_all(rows, column)
-    except DAMAGE:
-        return [_one(opened, row, column) for row in rows]
-
-
-def _one(opened: Pass, row: Any, column: str) -> Any:
-    try:
-        return opened.open(row, column)
-    except DAMAGE:
-        return None
-
-
 def _labels(
     principal: UserPrincipal, branches: Iterable[Branch], opened: Pass | None
 ) -> dict[UUID | None, str]:
@@ -341,7 +324,7 @@ def _labels(
             for pk, name, kind in steps.values_list("pk", "name", "kind")
         }
     deltas = list(CheckpointDelta.objects.for_user(principal).filter(pk__in=heads))
-    records = _opened(opened, deltas, "record")
+    records = open_each(opened, deltas, "record")
     return {
         delta.pk: record["label"]
         for delta, record in zip(deltas, records, strict=True)

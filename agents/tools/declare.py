@@ -138,7 +138,14 @@ class Tool:
     def title(self, arguments: Mapping[str, Any] | None) -> str:
         if arguments is None or not self.template:
             return titles.plain(self.name, self._without_reason(arguments))
-        return titles.fill(self.template, arguments)
+        properties = self.schema["properties"]
+        readable = {
+            name: titles.grouped(value)
+            if properties.get(name, {}).get("format") == "decimal"
+            else value
+            for name, value in arguments.items()
+        }
+        return titles.fill(self.template, readable)
 
     def fit(self, call: Call) -> Fitted:
         """The arguments of a call that a model made. Raises ArgumentsDoNotFit."""

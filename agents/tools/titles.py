@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 VALUE_CHARACTERS = 60
 TITLE_CHARACTERS = 140
 MISSING = "…"
 
+_AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
 _SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -31,6 +33,13 @@ def plain(name: str, arguments: Mapping[str, Any] | None) -> str:
     if arguments is None:
         shown = MISSING
     return _capped(f"{name or 'unnamed tool'}({shown})", TITLE_CHARACTERS)
+
+
+def grouped(amount: Any) -> Any:
+    """An exact number as people read it: "1,200.00". Anything else stays as it is."""
+    if isinstance(amount, str) and _AMOUNT.fullmatch(amount):
+        return f"{Decimal(amount):,}"
+    return amount
 
 
 def slots(template: str) -> list[str]:

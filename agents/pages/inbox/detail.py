@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from agents.approvals.decide import ineligible
+from agents.errors import UnknownAgent, UnknownTool
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
+from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.pure import codec
@@ -104,6 +106,14 @@ class Detail:
         return sum(argument.edited for argument in self.arguments)
 
     @property
+    def results(self) -> list[Argument]:
+        """A result that is an object, as a table; empty for any other."""
+        match self.result:
+            case dict():
+                return [Argument(name, value) for name, value in self.result.items()]
+        return []
+
+    @property
     def result_text(self) -> str:
         return _plain(self.result) or _text(self.result)
 
@@ -153,13 +163,13 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
         why_not=ineligible(approval, principal) if approval.is_pending else "",
         title=opened.open(call, "title"),
         proposed=proposed,
-        arguments=_table(proposed, effective),
+        arguments=_table(_in_order(approval, proposed), effective),
         reason=opened.open(call, "reason") or "",
         said=[
             _said(decision, opened.open(decision, "content"))
             for decision in approval.decisions.select_related("by").order_by("at")
         ],
-        result=opened.open(call, "result"),
+        result=_result(opened.open(call, "result")),
     )
 
 
@@ -169,6 +179,17 @@ def tag_of(approval: Approval) -> str:
     return live.tag(
         [approval.pk, approval.status, approval.revision, call.status, run.status]
     )
+
+
+def _in_order(approval: Approval, arguments: dict[str, Any]) -> dict[str, Any]:
+    """As the tool declares them; storage sorts the names."""
+    name = approval.run.agent_version.agent.name
+    try:
+        declared = registry.tool(name, approval.call.tool).schema["properties"]
+    except (UnknownAgent, UnknownTool):
+        return arguments
+    first = {key: arguments[key] for key in declared if key in arguments}
+    return first | arguments
 
 
 def _table(
@@ -186,6 +207,16 @@ def _table(
         )
         for name in names
     ]
+
+
+def _result(content: Any) -> Any:
+    """What the tool gave: results are kept as the text that the model was sent."""
+    if not isinstance(content, str):
+        return content
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
 
 
 def _plain(value: Any) -> str | None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from agents.models import Approval, ToolCall
+from agents.pages.damage import open_each
 from agents.pages.thread.steps import Step
 from checkpoints.gate import Pass
 
@@ -39,7 +40,7 @@ def call_views(
 ) -> list[CallView]:
     """Calls with their titles opened; without a pass, with their tool's name."""
     by_id: Mapping[UUID, Step] = {step.id: step for step in steps}
-    titles = opened.open_all(calls, "title") if opened and calls else []
+    titles = open_each(opened, calls, "title") if opened else [None] * len(calls)
     views: list[CallView] = []
     for n, call in enumerate(calls):
         place = by_id.get(call.result_checkpoint_id or call.reply_id)
@@ -47,7 +48,7 @@ def call_views(
         views.append(
             CallView(
                 call=call,
-                title=titles[n] if titles else call.tool or "unregistered tool",
+                title=titles[n] or call.tool or "unregistered tool",
                 step=place.step if place else None,
                 checkpoint=place.id if place else None,
             )

@@ -17,7 +17,7 @@ from agents.pages.thread.place import TABS, Place
 from agents.pages.thread.rights import actions, composer, waiting
 from agents.pages.thread.status import branch_menu, thread_status, version
 from agents.pages.thread.steps import Step, step_list
-from agents.pages.thread.subject import Subject, calls_of, load, marks, totals
+from agents.pages.thread.subject import Subject, calls_of, load, marks, queued, totals
 
 POLL = "every 2s"
 
@@ -89,6 +89,7 @@ def page_context(
         else {},
         "actions": actions(subject),
         "composer": composer(subject, calls),
+        "queued": queued(subject),
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,

@@ -19,25 +19,17 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from agents.models import Run, ToolCall
+from agents.pages.damage import DAMAGE, open_each
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.steps import Step, has_failed
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
-from checkpoints.errors import (
-    BrokenChain,
-    CheckpointsError,
-    DecryptionError,
-    FutureSchema,
-    Shredded,
-    UnknownKey,
-)
+from checkpoints.errors import CheckpointsError
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.log.hydrate import History, read
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
 
-# What makes one thread unreadable, and nothing else.
-DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Shredded, UnknownKey)
 MOST_MARKS = 500
 NOT_LIVE = {Run.Status.SUCCEEDED, Run.Status.FAILED, Run.Status.CANCELLED}
 
@@ -180,7 +172,7 @@ def load(
             _open(subject, principal, purpose)
         except DAMAGE as damage:
             subject.damage = damage
-            subject.history = None
+            subject.history = subject.opened = None
     if subject.history is None:
         subject.steps = structure(branches, chosen)
     subject.people = people(subject.steps)
@@ -214,7 +206,7 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
     )
     subject.opened = opened
     subject.title = opened.open(thread, "title") or subject.title
-    names = opened.open_all(subject.branches, "name")
+    names = open_each(opened, subject.branches, "name")
     subject.names = {
         branch.pk: name or _sealed_name(branch)
         for branch, name in zip(subject.branches, names, strict=True)
@@ -310,8 +302,12 @@ def calls_of(subject: Subject) -> list[ToolCall]:
     )
 
 
-def waiting_inputs(subject: Subject) -> list[ThreadInput]:
-    return list(subject.branch.inputs.undelivered().select_related("author"))
+def queued(subject: Subject) -> list[str]:
+    """Messages to the branch that the agent has not got yet, oldest first."""
+    if subject.opened is None:
+        return []
+    waiting: list[ThreadInput] = list(subject.branch.inputs.undelivered())
+    return [text for text in open_each(subject.opened, waiting, "content") if text]
 
 
 def failed_step(steps: Sequence[Step]) -> Step | None:

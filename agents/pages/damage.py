@@ -1,0 +1,37 @@
+"""Records that do not open: one of them hides nothing else on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Model
+
+from checkpoints.errors import (
+    BrokenChain,
+    DecryptionError,
+    FutureSchema,
+    Shredded,
+    UnknownKey,
+)
+from checkpoints.gate import Pass
+
+# What makes one thread, or one record of it, unreadable, and nothing else.
+DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Shredded, UnknownKey)
+
+
+def open_each(opened: Pass, rows: Sequence[Model], column: str) -> list[Any]:
+    """As `Pass.open_all`, with None for each record that does not open."""
+    if not rows:
+        return []
+    try:
+        return opened.open_all(rows, column)
+    except DAMAGE:
+        return [_open(opened, row, column) for row in rows]
+
+
+def _open(opened: Pass, row: Model, column: str) -> Any:
+    try:
+        return opened.open(row, column)
+    except DAMAGE:
+        return None
