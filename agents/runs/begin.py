@@ -11,6 +11,7 @@ from agents.tools.versions import agent_version
 from agents.wake import ring
 from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
 from checkpoints.clock import ClockTimestamp
+from checkpoints.errors import NotPermitted
 from checkpoints.models import Branch, Grant, ThreadInput, Workspace
 from checkpoints.pure.codec import clean
 
@@ -25,7 +26,14 @@ def begin(
     retry_of: Run | None = None,
     request_key: UUID | None = None,
 ) -> Run:
-    """A run that is ready, acting for `by`, in the open transaction."""
+    """A run that is ready, acting for `by`, in the open transaction.
+
+    Raises NotPermitted when the workspace has switched the agent off.
+    """
+    if not version.agent.enabled:
+        raise NotPermitted(
+            f"The agent {version.agent.name} is switched off in this workspace."
+        )
     grant = Grant.objects.create(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,

@@ -83,10 +83,14 @@ class Effects:
         if row.status == Status.EXECUTING and once(tool):
             return in_doubt(tool, title)
         if row.status == Status.PROPOSED and self._in_fork(tool):
-            row.recorded_from = self._ledger.recorded(row)
-            assert row.recorded_from is not None  # consider() found it
-            content: str = self._opener.open(row.recorded_from, "result")
-            return ToolOutcome(content, title, tool.name)
+            row.recorded_from = source = self._ledger.recorded(row)
+            assert source is not None  # consider() found it
+            return ToolOutcome(
+                self._opener.open(source, "result"),
+                title,
+                tool.name,
+                ops=self._ledger.remembered(source, self._opener, self.state),
+            )
         effective = self._effective.get(row.pk)
         arguments: dict[str, Any] = (
             effective.arguments if effective else self._opener.open(row, "arguments")

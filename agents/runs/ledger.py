@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import F
 
 from agents.errors import ArgumentsDoNotFit
@@ -21,9 +22,12 @@ from agents.runs.claim import Claim
 from agents.tools import Tool, titles
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import Fenced
-from checkpoints.gate import seal
+from checkpoints.errors import BadOperation, Fenced
+from checkpoints.gate import Pass, seal
 from checkpoints.keys.hierarchy import thread_keys
+from checkpoints.models import Branch, CheckpointDelta
+from checkpoints.pure.codec import State
+from checkpoints.pure.ops import Op, fold
 
 Status = ToolCall.Status
 
@@ -67,14 +71,27 @@ class Ledger:
             self._rows |= {row.pk: row for row in new}
 
     def intend(self, row: ToolCall) -> None:
-        """Commit that the call is about to happen. Raises Fenced."""
-        held = self._calls().filter(pk=row.pk, branch__fence=self._claim.branch.fence)
-        if not held.update(
-            status=Status.EXECUTING,
-            attempts=F("attempts") + 1,
-            started_at=ClockTimestamp(),
-        ):
-            raise Fenced("Another worker took the branch before the call.")
+        """Commit that the call is about to happen. Raises Fenced.
+
+        The lock keeps the branch ours until this is committed: whoever takes it next
+        sees the intent. The call's status must be what we judged it by, for the same
+        reason the other way round.
+        """
+        branch = self._claim.branch
+        with transaction.atomic():
+            ours = Branch.objects.for_run(self._claim.principal).filter(
+                pk=branch.pk, fence=branch.fence
+            )
+            if ours.select_for_update(no_key=True).first() is None or not (
+                self._calls()
+                .filter(pk=row.pk, status=row.status)
+                .update(
+                    status=Status.EXECUTING,
+                    attempts=F("attempts") + 1,
+                    started_at=ClockTimestamp(),
+                )
+            ):
+                raise Fenced("Another worker took the branch before the call.")
         row.status = Status.EXECUTING
 
     def settle(self, key: UUID, step: Step) -> None:
@@ -106,6 +123,20 @@ class Ledger:
             .order_by("result_checkpoint__step")
             .first()
         )
+
+    def remembered(
+        self, source: ToolCall, opener: Pass, state: State
+    ) -> tuple[Op, ...]:
+        """What a recorded call changed of working memory, where it fits this state."""
+        delta = CheckpointDelta.objects.for_run(self._claim.principal).get(
+            pk=source.result_checkpoint_id
+        )
+        *ops, _ = opener.open(delta, "record")["ops"]  # the last appends the result
+        try:
+            fold(state, ops)
+        except BadOperation:
+            return ()  # an edit has made something else of it: as the edit has it
+        return tuple(ops)
 
     def _calls(self) -> ThreadScopedQuerySet[ToolCall]:
         return ToolCall.objects.for_run(self._claim.principal)

@@ -52,11 +52,11 @@ from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
 from checkpoints.log import hydrate
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.ops import fold
+from checkpoints.pure.schema import migrate
 
 logger = logging.getLogger(__name__)
 
 Stopping = Callable[[], bool]
-Also = Callable[[], object]
 
 INTERNAL = (
     "Something went wrong inside Holdpoint. The logs say what, under the id of this "
@@ -84,6 +84,11 @@ def work(
             runner.go(heart)
     except Fenced:
         logger.info("a run was taken by another holder", extra=ids)
+    except CheckpointsError as error:
+        # A right that is gone, state that does not open, a value that cannot be stored.
+        logger.exception("a run cannot go on", extra=ids)
+        with suppress(Fenced):
+            runner.fail(Failure(_error_class(error), str(error)))
     except (OperationalError, InterfaceError) as error:
         # A commit may be in doubt. Whoever takes the run next reads the head.
         logger.warning("PostgreSQL went away (%s)", type(error).__name__, extra=ids)
@@ -113,7 +118,7 @@ class Runner:
         self._steps = held.run.steps
 
     def go(self, heart: Heartbeat) -> None:
-        """Raises Fenced."""
+        """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
         if self._claim.exhausted:
             self.fail(
                 Failure(
@@ -123,11 +128,7 @@ class Runner:
                 )
             )
             return
-        try:
-            self._hydrate()
-        except CheckpointsError as error:
-            self.fail(Failure(_unreadable(error), str(error)))
-            return
+        self._hydrate()
         self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
@@ -157,7 +158,8 @@ class Runner:
             held.principal, purpose="run", threads=[held.run.thread]
         )
         history = hydrate.read(self._opener, held.branch)
-        self._state = history.state_at(held.branch.head_step)
+        # There is one version so far: this refuses state of a newer one.
+        self._state = migrate(history.state_at(held.branch.head_step))
         inherited = {
             record.id
             for record in history.records
@@ -171,6 +173,7 @@ class Runner:
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
+        self._opener.require_right()
         open_calls = unanswered(self._state, self._keys)
         if open_calls:
             self._ledger.propose(open_calls)
@@ -293,7 +296,7 @@ class Runner:
         self._steps += 1
 
 
-def _unreadable(error: CheckpointsError) -> str:
+def _error_class(error: CheckpointsError) -> str:
     # Not `not_permitted`: that is about a person's request. Here nobody may any more.
     return "needs_owner" if isinstance(error, NotPermitted) else error.code
 

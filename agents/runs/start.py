@@ -68,8 +68,6 @@ def start_run(
         raise InvalidEdit(wrong)
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
-    if not version.agent.enabled:
-        raise NotPermitted(f"The agent {agent} is switched off in this workspace.")
     state: State = {
         "_schema": 1,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],

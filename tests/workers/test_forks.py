@@ -55,6 +55,23 @@ def test_the_same_calls_use_what_was_recorded(booked, fork, work, server):
     assert list(sources) == [booked.pk] * 2
 
 
+def test_what_a_recorded_call_remembered_is_remembered_in_the_fork(
+    begin, fork, work, server, history
+):
+    server.will_call("c1", "hold", item="seat")
+    server.will_say("Held.")
+    run = begin("Hold a seat.")
+    work()
+    server.will_call("c1", "hold", item="seat")
+    server.will_say("Held, as before.")
+    forked = fork(run, 0, system="Be brief.")
+    work()
+    forked.refresh_from_db()
+    assert len(server.ledger()) == 1
+    made = history(forked.branch)
+    assert made.state_at(forked.branch.head_step)["vars"] == {"seat": 1}
+
+
 def test_any_other_effect_asks_a_person_whatever_the_rule(
     booked, fork, work, server, bob
 ):

@@ -12,11 +12,13 @@ from django.db import connections
 
 from agents.approvals import decide
 from agents.errors import AlreadyDecided, BranchBusy, NotRetryable
-from agents.models import Run
-from agents.runs import start
+from agents.models import Run, ToolCall
+from agents.runs import runner, start
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
+from agents.runs.ledger import Ledger
 from checkpoints.access import Reason, unscoped
+from checkpoints.errors import Fenced
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
 from tests.workers.conftest import kinds, pending
 
@@ -126,6 +128,21 @@ def test_of_many_workers_one_gets_the_run(begin):
     assert sum(found is not None for found in claims) == 1
     run.branch.refresh_from_db()
     assert run.branch.fence == 1
+
+
+def test_of_two_holders_that_judged_a_call_alike_one_makes_it(begin, server):
+    server.will_call("c1", "send", text="Goodbye")
+    run = begin()
+    answers = iter([False, True])  # stopped once the reply is stored
+    runner.work(run.pk, stopping=lambda: next(answers))
+    held = claim(run.pk, "worker")
+    assert held is not None
+    call = ToolCall.objects.get(run=run).pk
+    first, second = Ledger(held, known=set()), Ledger(held, known=set())
+    first.intend(first[call])
+    with pytest.raises(Fenced):
+        second.intend(second[call])
+    assert ToolCall.objects.get(pk=call).attempts == 1
 
 
 def test_the_last_two_decisions_at_once_wake_the_run_once(begin, work, server, bob):

@@ -14,6 +14,9 @@ MEANS = {
     "show before you retry.",
     "too_many_attempts": "Workers took this run up again and again without a step.",
     "too_many_steps": "The run reached the most steps that it may take.",
+    "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "
+    "it acts for you.",
+    "tool_broke": "A tool failed each time it was tried. Retry once it works again.",
     "cancelled": "A person cancelled the run.",
 }
 
