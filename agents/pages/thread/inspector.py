@@ -24,7 +24,7 @@ from checkpoints.pure.compare import Change, compare
 
 KEPT = 3  # unchanged messages that stay in sight, for context
 MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
-MOST_LEAVES = 4_000  # values of a state shown as a tree
+MOST_LEAVES = 1_500  # values of a state shown as a tree
 TAIL = 100  # messages that are left of a state with more
 MOST_RAW = 200_000  # characters
 BLAMED = 10  # entries; each takes one more fold of the history, 5 ms for 1,000 steps
