@@ -21,6 +21,7 @@ from django.db.models import F
 from agents.approvals.ask import Request, ask
 from agents.approvals.verify import EffectiveArguments, verify
 from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, ToolError, UnknownTool
+from agents.failpoints import failpoint
 from agents.models import Approval, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Ask, Call, Refuse, RunIt, Step, ToolOutcome
@@ -119,7 +120,9 @@ class Effects:
         )
         if tool.has_effects:
             self._intend(row)
+            failpoint("after intent")
         outcome = self._execute(tool, row, arguments, title)
+        failpoint("after effect")
         if effective and effective.edited:
             told = f"{EDITED}{canonical(arguments).decode()}\n{outcome.content}"
             return replace(outcome, content=told)

@@ -81,7 +81,7 @@ class Heartbeat:
     def _look(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_LOOK, [self._claim.branch.fence, self._claim.run.pk])
-            held, self.cancel_requested = cursor.fetchone()
+            held, self.cancel_requested = cursor.fetchone() or (False, False)
         self.lost = not held
 
     def _renew(self) -> None:

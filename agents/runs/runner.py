@@ -70,6 +70,7 @@ def work(
     if held is None:
         return
     ids = {"ids": {"run": held.run.pk, "fence": held.branch.fence}}
+    failpoint("after claim")
     runner = Runner(held, stopping)
     try:
         with Heartbeat(held) as heart:
@@ -176,7 +177,6 @@ class Runner:
         self._effects.state = self._state
         failpoint("before step")
         outcome = advance(self._state, self._model, self._effects, keys=self._keys)
-        failpoint("before commit")
         match outcome:
             case Continue(step):
                 with transaction.atomic():
@@ -203,6 +203,7 @@ class Runner:
                 after = self._commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
             self._move(after, arrival.step)
+            failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._effects.reload()
 
@@ -212,6 +213,7 @@ class Runner:
         def save() -> None:
             if step is not None:
                 self._commit(step)
+                failpoint("before ask")
                 self._effects.ask(calls)
                 failpoint("after ask")
 
@@ -221,6 +223,8 @@ class Runner:
             finish.cancel(held, self._writer)
 
     def _finish(self, step: Step | None, failure: Failure | None) -> None:
+        failpoint("before end")
+
         def save() -> Writer:
             return self._writer if step is None else self._commit(step)
 
@@ -258,6 +262,7 @@ class Runner:
                 unanswered(fold(self._state, step.ops), self._keys), reply=step.id
             )
         self._count(step)
+        failpoint("before commit")
         return after
 
     def _count(self, step: Step) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -13,6 +14,9 @@ class Command(BaseCommand):
     help = (
         "Work on runs until SIGTERM or Ctrl-C; a run in hand is left between two steps."
     )
+
+    # Pages and admin are no business of this process; the web process checks them.
+    requires_system_checks: Sequence[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
