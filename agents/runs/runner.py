@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any
@@ -43,7 +44,9 @@ from agents.pure.engine import (
 from agents.runs import finish, incoming
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
+from agents.runs.execute import CallBroke
 from agents.runs.heartbeat import Heartbeat
+from agents.runs.ledger import Ledger
 from checkpoints import gate
 from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
 from checkpoints.log import hydrate
@@ -55,6 +58,10 @@ logger = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 Also = Callable[[], object]
 
+INTERNAL = (
+    "Something went wrong inside Holdpoint. The logs say what, under the id of this "
+    "run; nothing that was stored is lost."
+)
 IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
 
 
@@ -84,13 +91,8 @@ def work(
     except Exception:
         # The process edge: whatever it is, people see that the run failed.
         logger.exception("a run failed for a reason of ours", extra=ids)
-        runner.fail(
-            Failure(
-                "internal_error",
-                "Something went wrong inside Holdpoint. An operator finds it in the "
-                "logs under the id of this run; nothing that was committed is lost.",
-            )
-        )
+        with suppress(Fenced):
+            runner.fail(Failure("internal_error", INTERNAL))
 
 
 def _return_after_outage(held: Claim) -> None:
@@ -126,6 +128,7 @@ class Runner:
         except CheckpointsError as error:
             self.fail(Failure(_unreadable(error), str(error)))
             return
+        self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
                 finish.cancel(self._claim, self._writer)
@@ -148,7 +151,7 @@ class Runner:
         finish.fail_plainly(self._claim, self._writer, failure)
 
     def _hydrate(self) -> None:
-        """Open the branch under the run's grant, and take in what came in since."""
+        """Open the branch, under the run's grant."""
         held = self._claim
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
@@ -161,22 +164,25 @@ class Runner:
             if record.branch_id != held.branch.pk
         }
         self._keys = engine.keys_on(held.branch.pk, inherited)
-        self._effects = Effects(
-            held, self._opener, known={record.id for record in history.records}
-        )
+        known = {record.id for record in history.records}
+        self._ledger = Ledger(held, known=known)
+        self._effects = Effects(held, self._opener, self._ledger)
         self._model = OpenAIModel()
-        self._take_in()
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
         open_calls = unanswered(self._state, self._keys)
         if open_calls:
-            self._effects.propose(open_calls)
+            self._ledger.propose(open_calls)
         else:
             self._take_in()
         self._effects.state = self._state
         failpoint("before step")
-        outcome = advance(self._state, self._model, self._effects, keys=self._keys)
+        try:
+            outcome = advance(self._state, self._model, self._effects, keys=self._keys)
+        except CallBroke as broke:
+            self.fail(Failure(broke.code, str(broke)))
+            return True
         match outcome:
             case Continue(step):
                 with transaction.atomic():
@@ -205,7 +211,7 @@ class Runner:
             self._move(after, arrival.step)
             failpoint(f"after {arrival.step.kind}")
         if arrived:
-            self._effects.reload()
+            self._ledger.reload()
 
     def _suspend(self, step: Step | None, calls: tuple[Call, ...]) -> None:
         held = self._claim
@@ -256,9 +262,9 @@ class Runner:
             ),
         )
         if step.call is not None:
-            self._effects.settle(step.call, step)
+            self._ledger.settle(step.call, step)
         else:
-            self._effects.propose(
+            self._ledger.propose(
                 unanswered(fold(self._state, step.ops), self._keys), reply=step.id
             )
         self._count(step)

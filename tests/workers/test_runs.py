@@ -255,3 +255,35 @@ def test_a_repeated_ring_does_nothing(begin, work, server):
 def _look() -> dict[str, object]:
     function = {"name": "look", "arguments": '{"what": "again"}'}
     return {"id": "c1", "type": "function", "function": function}
+
+
+def test_a_call_that_broke_is_made_again_with_the_same_key(begin, work, server, alice):
+    server.will_call("c1", "book", item="TP 209", price="100")
+    server.will_say("Booked.")
+    # The effect takes place, and each time the answer is lost.
+    server.ledger_fault("drop_after", times=3)
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "tool_broke")
+    again = start.retry(run, by=alice)
+    work()
+    again.refresh_from_db()
+    assert again.status == "succeeded"
+    assert [effect["applied"] for effect in server.ledger()] == [True, *[False] * 3]
+    assert kinds(run) == ["input", "model", "error", "tool", "model"]
+
+
+def test_after_a_broken_call_a_message_leaves_it_in_doubt(begin, work, server, bob):
+    server.will_call("c1", "book", item="TP 209", price="100")
+    server.ledger_fault("drop_after", times=3)
+    run = begin()
+    work()
+    received = len(server.ledger())
+    server.will_say("I do not know whether it is booked.")
+    start.send_message(run.branch, message="Do not book it.", by=bob)
+    work()
+    assert len(server.ledger()) == received
+    told = server.requests[-1]["messages"][-2]
+    assert told["role"] == "tool"
+    assert "not known" in told["content"]

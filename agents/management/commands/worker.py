@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -16,7 +15,7 @@ class Command(BaseCommand):
     )
 
     # Pages and admin are no business of this process; the web process checks them.
-    requires_system_checks: Sequence[str] = []
+    requires_system_checks: tuple[str, ...] = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(

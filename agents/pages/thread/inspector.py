@@ -213,7 +213,7 @@ def _context(history: History, at: Step) -> dict[str, Any]:
         return {"view": None}
     before = history.state_at(record.step - 1) if record.step else {}
     return {
-        "view": context_view(record.context, before),
+        "view": context_view(record.context, before, counted=record.tokens_in),
         "of": record,
         "earlier": record.step != at.step,
     }
