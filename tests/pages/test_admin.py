@@ -29,6 +29,7 @@ from checkpoints.models import (
     DataKey,
     Group,
     Membership,
+    Thread,
     ThreadInput,
     Workspace,
     WorkspaceKey,
@@ -146,8 +147,8 @@ def sealed() -> Iterator[str]:
                 if isinstance(field, BinaryField):
                     values.append(bytes(field.value_from_object(row) or b""))
     with unscoped(Reason.TEST):
-        for key in DataKey.objects.exclude(thread=None):
-            keys = hierarchy.thread_keys(key.thread_id)
+        for thread in Thread.objects.all():
+            keys = hierarchy.thread_keys(thread.pk)
             values += [keys.data.secret, keys.mac]
     for value in values:
         if len(value) >= 16:  # less is found by chance
