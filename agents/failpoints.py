@@ -1,9 +1,8 @@
 """Places where a test may kill the process: `failpoint("after intent")`.
 
-A no-op unless the environment arms it, in a test's worker only:
-`HOLDPOINT_FAILPOINT="after intent"` kills the process there, `"after intent:3"` the
-third time it gets there. `HOLDPOINT_FAILPOINT_ONCE=path` names a file whose existence
-disarms it, and which the death leaves: the next worker passes.
+A no-op unless the environment arms it, in a test's worker only. HOLDPOINT_FAILPOINTS
+names points, separated by commas; the process dies with SIGKILL where it comes to one,
+once: a file in HOLDPOINT_FAILPOINTS_REACHED remembers it for the next process.
 """
 
 from __future__ import annotations
@@ -12,23 +11,17 @@ import os
 import signal
 from pathlib import Path
 
-_name, _, _nth = os.environ.get("HOLDPOINT_FAILPOINT", "").partition(":")
-_left = int(_nth or 1)
+_armed = frozenset(filter(None, os.environ.get("HOLDPOINT_FAILPOINTS", "").split(",")))
 
 
 def failpoint(name: str) -> None:
-    if name == _name:
-        _reach()
+    if name in _armed:
+        _die_once(name)
 
 
-def _reach() -> None:
-    global _left
-    once = os.environ.get("HOLDPOINT_FAILPOINT_ONCE")
-    if once and Path(once).exists():
+def _die_once(name: str) -> None:
+    try:
+        (Path(os.environ["HOLDPOINT_FAILPOINTS_REACHED"]) / name).touch(exist_ok=False)
+    except FileExistsError:
         return
-    _left -= 1
-    if _left > 0:
-        return
-    if once:
-        Path(once).touch()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,10 +9,11 @@ it is imported, called back or posted anywhere.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import django_rq
@@ -34,7 +35,7 @@ PATIENCE = 1.0  # seconds that a request may wait for Redis
 LISTEN = (
     1  # seconds in one blocking pop: how soon an idle worker sees that it shall stop
 )
-OUTAGE = 5.0  # seconds without an answer to a pop until Redis counts as gone
+OUTAGE = 2.0  # seconds without an answer to a pop until Redis counts as gone
 HEARTBEAT = 10.0  # seconds between signs of life in RQ's worker list
 RING_TTL = 3600  # seconds; the hash of a lost job would stay for ever
 FAILURE_TTL = 3600  # seconds that a failed job stays on the queue pages
@@ -152,8 +153,7 @@ class HoldpointWorker(SimpleWorker):
     """RQ's worker without a fork per job, without remote commands and signals.
 
     `work` is called with each id that rings. The loop ends when `stopping()` says
-    so, and with an exception when Redis goes away: the caller then looks for runs
-    in PostgreSQL until Redis is back.
+    so, and when Redis goes away; `outage` then says how.
     """
 
     job_class = HoldpointJob
@@ -173,6 +173,7 @@ class HoldpointWorker(SimpleWorker):
         self._work = work
         self._stopping = stopping
         self._alive_at = 0.0
+        self.outage: RedisError | None = None
 
     @property
     def dequeue_timeout(self) -> int:
@@ -185,7 +186,10 @@ class HoldpointWorker(SimpleWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         assert isinstance(job, HoldpointJob)  # job_class above
         job.work = self._work
-        super().execute_job(job, queue)
+        try:
+            super().execute_job(job, queue)
+        except RedisError as error:
+            self._give_up(error)
 
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
@@ -194,26 +198,39 @@ class HoldpointWorker(SimpleWorker):
 
         RQ's own waits for Redis up to a minute at a time, and for ever.
         """
-        self.set_state("idle")
-        while True:
-            if self._stopping():
-                raise StopRequested
-            if time.monotonic() - self._alive_at > HEARTBEAT:
-                self.heartbeat()
-                self._alive_at = time.monotonic()
-            if self.should_run_maintenance_tasks:
-                self.run_maintenance_tasks()  # type: ignore[no-untyped-call]
+        while not self._stopping():
             try:
-                return self.queue_class.dequeue_any(
-                    self._ordered_queues,
-                    timeout,
-                    connection=self.connection,
-                    job_class=self.job_class,
-                    serializer=self.serializer,
-                    death_penalty_class=self.death_penalty_class,
-                )
+                return self._next(timeout)
             except DequeueTimeout:
                 continue
+            except RedisError as error:
+                self._give_up(error)
+        raise StopRequested
+
+    def _give_up(self, error: RedisError) -> NoReturn:
+        """RQ would log it with all its frames, each time."""
+        self.outage = error
+        raise StopRequested from error
+
+    def _next(self, timeout: int | None) -> tuple[Job, Queue] | None:
+        if time.monotonic() - self._alive_at > HEARTBEAT:
+            self.heartbeat()
+            self._alive_at = time.monotonic()
+        if self.should_run_maintenance_tasks:
+            self.run_maintenance_tasks()  # type: ignore[no-untyped-call]
+        return self.queue_class.dequeue_any(
+            self._ordered_queues,
+            timeout,
+            connection=self.connection,
+            job_class=self.job_class,
+            serializer=self.serializer,
+            death_penalty_class=self.death_penalty_class,
+        )
+
+    def teardown(self) -> None:
+        """Sign off from RQ's worker list; in an outage, time will."""
+        if self.outage is None:
+            super().teardown()  # type: ignore[no-untyped-call]
 
     def subscribe(self) -> None:
         """RQ's channel lets whoever reaches Redis stop workers and jobs. We do not listen."""
@@ -229,14 +246,19 @@ def listen(
 
     Raises RedisError when Redis cannot be reached or goes away, and OSError.
     """
+    _ringer().ping()  # soon says whether Redis is there
+    _outage.over()
     with connect(timeout=LISTEN + OUTAGE) as connection:
-        connection.ping()  # the constructor of RQ's worker would only warn
-        _outage.over()
-        HoldpointWorker(work, name=name, stopping=stopping, connection=connection).work(
-            burst=burst, logging_level="WARNING"
+        worker = HoldpointWorker(
+            work,
+            # A name for once: after an outage, RQ's list still has the last.
+            name=f"{name}.{secrets.token_hex(2)}",
+            stopping=stopping,
+            connection=connection,
         )
-        if not stopping() and not burst:
-            connection.ping()  # RQ logs an outage and returns; this raises it
+        worker.work(burst=burst, logging_level="WARNING")
+        if worker.outage is not None:
+            raise worker.outage
 
 
 class _Outage:

@@ -274,13 +274,23 @@ document.addEventListener("htmx:after:process", (event) => prepare(event.target)
 
 // ---- Start
 
+let currentStep = "";
+
+// A list longer than its pane shows the step that is open, however it was come by.
+function showCurrentStep() {
+  const step = document.querySelector(".step[aria-current]");
+  if (!step || step.id === currentStep) return;
+  currentStep = step.id;
+  step.scrollIntoView({ block: "nearest" });
+}
+
 function prepare(scope) {
   const part = scope instanceof Element ? scope : document.body;
   warned = new WeakSet(); // what was looked at may not be what is there now
   refreshHotkeys(part);
   each(part, "dialog[data-modal]", showModal);
   each(part, ".toast", fade);
+  showCurrentStep();
 }
 
 prepare(document.body);
-document.querySelector(".step[aria-current]")?.scrollIntoView({ block: "nearest" });

@@ -98,7 +98,7 @@ class ScriptedModel:
         self.services.answer = Recordings.load(folder).reply
 
     def fault(self, kind: str, times: int | None = 1, **more: Any) -> None:
-        """Kinds and further fields: `agents.demo.model.script`."""
+        """Kinds and further fields: `agents.demo.model.faults`."""
         self.services.script.load({"faults": [{"kind": kind, "times": times, **more}]})
 
     def ledger_fault(self, kind: str, times: int | None = 1, **more: Any) -> None:

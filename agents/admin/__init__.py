@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agents.models import Agent, AgentVersion, Approval, Decision, Run, ToolCall
@@ -85,6 +89,13 @@ class ApprovalAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "status", "kind", "risk", "asked_at"]
     list_select_related = ["workspace", "decided_by"]
     search_fields = ["=id", "=number", "=run__id", "=thread__id"]
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """APR-2041 is how pages write the number 2041."""
+        numbers = re.sub(r"\bAPR-(?=[0-9])", "", search_term, flags=re.IGNORECASE)
+        return super().get_search_results(request, queryset, numbers)
 
 
 @admin.register(Decision)

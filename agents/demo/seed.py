@@ -33,6 +33,7 @@ from checkpoints.models import Checkpoint, Membership, Workspace
 
 PASSWORD = "holdpoint"  # noqa: S105  # printed at every start; the demo is for one machine
 SLUG = "northwind"
+FIRST_NUMBER = 2035  # so that the request that waits is APR-2041
 KEYS = UUID("5eed0000-0000-4000-8000-000000000000")  # a name space for request keys
 
 
@@ -194,7 +195,9 @@ def _expect(story: Story, run: Run, status: Run.Status) -> None:
 def _workspace() -> Workspace:
     found = Workspace.objects.filter(slug=SLUG).first()
     if found is None:
-        found = Workspace.objects.create(slug=SLUG, name="Northwind Travel Desk")
+        found = Workspace.objects.create(
+            slug=SLUG, name="Northwind Travel Desk", approvals_made=FIRST_NUMBER
+        )
         create_workspace_keys(found)
     return found
 

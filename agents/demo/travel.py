@@ -1,8 +1,6 @@
-"""The travel desk's tools.
+"""The travel desk's tools with effects, and the list of all its tools.
 
-Reads look into the invented world; writes and external effects go to the airline
-(`agents/demo/airline.py`), at most once for their key. What a tool learns that a person
-may want to follow through the steps, it also puts into working memory.
+Effects go to the airline (`agents/demo/airline.py`), at most once for their key.
 """
 
 from __future__ import annotations
@@ -12,129 +10,28 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from agents.demo import airline
-from agents.demo.world import flights, hotels, people, places, rules
+from agents.demo.lookups import (
+    ask_traveller,
+    get_traveller,
+    lookup_policy,
+    offer_of,
+    quote_fare,
+    search_flights,
+    search_hotels,
+    stay_price,
+)
+from agents.demo.world import hotels, people, places
 from agents.demo.world.flights import Fare, Flight
-from agents.demo.world.hotels import Hotel
-from agents.demo.world.places import City
 from agents.tools import (
     IdempotencyKey,
     Rule,
     ToolContext,
     ToolError,
-    ask,
     never,
     tool,
 )
 
 HOLD_HOURS = 24
-
-# Reads
-
-
-@tool(effect="read", title="Profile of {name}")
-def get_traveller(name: str, *, ctx: ToolContext) -> dict[str, Any]:
-    """A traveller's profile: home, seat, e-mail address and calendar."""
-    found = people.find(name)
-    if found is None:
-        raise ToolError(f"There is no traveller called {name!r}.")
-    ctx.put("facts", "traveller", f"{found.name}, {found.title}, {found.profile}")
-    return {
-        "profile": found.profile,
-        "name": found.name,
-        "title": found.title,
-        "email": found.email,
-        "home": found.home,
-        "seat": found.seat,
-        "calendar": [
-            {"what": event.what, "city": event.city, "at": f"{event.at:%Y-%m-%d %H:%M}"}
-            for event in found.calendar
-        ],
-    }
-
-
-@tool(effect="read", title="Policy on {topic}")
-def lookup_policy(topic: str) -> dict[str, Any]:
-    """A section of the travel policy: flights, arrival, hotels, refunds or messages."""
-    section = rules.find(topic)
-    if section is None:
-        known = ", ".join(rules.topics())
-        raise ToolError(f"The policy has no section on {topic!r}; it has {known}.")
-    return {"section": section.number, "topic": section.topic, "text": section.text}
-
-
-@tool(effect="read", title="Flights {origin} → {destination}, {date}")
-def search_flights(
-    origin: str, destination: str, date: date, *, ctx: ToolContext
-) -> dict[str, Any]:
-    """Flights of a day with their fares. `16:55+1` arrives on the day after."""
-    start, end = _city(origin), _city(destination)
-    found = flights.search(start, end, date)
-    cheapest = min(
-        (Decimal(fare.price) for flight in found for fare in flight.fares), default=None
-    )
-    ctx.put(
-        "vars",
-        f"found {start.code} → {end.code} {date}",
-        {"flights": len(found), "from": str(cheapest)},
-    )
-    return {
-        "origin": start.code,
-        "destination": end.code,
-        "date": date.isoformat(),
-        "currency": "USD",
-        "flights": [_row(flight) for flight in found],
-    }
-
-
-@tool(effect="read", title="Quote {flight}, {fare}")
-def quote_fare(
-    flight: str, date: date, fare: str, *, ctx: ToolContext
-) -> dict[str, Any]:
-    """What a fare costs now, its conditions, and the seats that are left."""
-    found, offer = _offer(flight, date, fare)
-    ctx.put(
-        "facts",
-        f"fare {found.number} {date}",
-        {"fare": offer.name, "price": offer.price, "refundable": offer.refundable},
-    )
-    return {
-        "flight": found.number,
-        "date": date.isoformat(),
-        "departs": f"{found.departs:%H:%M}",
-        "arrives": found.arrives,
-        "fare": offer.name,
-        "price": offer.price,
-        "currency": "USD",
-        "refundable": offer.refundable,
-        "seats": offer.seats,
-        "valid_minutes": 20,
-    }
-
-
-@tool(effect="read", title="Hotels in {city}, {check_in}")
-def search_hotels(
-    city: str, check_in: date, nights: int, area: str = ""
-) -> dict[str, Any]:
-    """Hotels with rooms; those in the area come first."""
-    place = _city(city)
-    return {
-        "city": place.code,
-        "check_in": check_in.isoformat(),
-        "nights": nights,
-        "currency": "USD",
-        "hotels": [
-            {
-                "hotel": hotel.name,
-                "area": hotel.area,
-                "stars": hotel.stars,
-                "nightly": hotel.nightly,
-                "total": _total(hotel, nights),
-                "refundable": hotel.refundable,
-            }
-            for hotel in hotels.search(place, area)
-        ],
-    }
-
 
 # Writes: can be undone
 
@@ -157,7 +54,7 @@ def hold_fare(
     ctx: ToolContext,
 ) -> dict[str, Any]:
     """Keep a fare for 24 hours without paying it. Holds lapse by themselves."""
-    found, offer = _offer(flight, date, fare)
+    found, offer = offer_of(flight, date, fare)
     _same_price(found, offer, price)
     held = {
         "flight": found.number,
@@ -193,7 +90,7 @@ def hold_hotel(
     if nights < 1:
         raise ToolError(f"A stay has at least one night, not {nights}.")
     known = hotels.find(hotel)
-    total = _total(known[1], nights) if known else None
+    total = stay_price(known[1], nights) if known else None
     held = {
         "hotel": hotel,
         "guest": guest,
@@ -231,7 +128,7 @@ def book_flight(
     ctx: ToolContext,
 ) -> dict[str, Any]:
     """Buy the ticket with the corporate card. It is charged at once."""
-    found, offer = _offer(flight, date, fare)
+    found, offer = offer_of(flight, date, fare)
     _same_price(found, offer, price)
     _serves_its_purpose(found, passenger)
     bought = {
@@ -311,15 +208,6 @@ def send_email(
     return {"message": code, "to": to, "status": "sent"}
 
 
-# Questions
-
-
-@ask(title="Ask {traveller}: {question}")
-def ask_traveller(traveller: str, question: str, options: list[str] = []) -> str:  # noqa: B006  # never called, never changed
-    """Ask the traveller something that neither profile nor policy answers."""
-    raise AssertionError("a question is answered by a person")
-
-
 TOOLS = (
     get_traveller,
     lookup_policy,
@@ -333,25 +221,6 @@ TOOLS = (
     send_email,
     ask_traveller,
 )
-
-
-def _city(name: str) -> City:
-    found = places.find(name)
-    if found is None:
-        known = ", ".join(city.name for city in places.CITIES)
-        raise ToolError(f"There is no city or airport {name!r}; there are {known}.")
-    return found
-
-
-def _offer(number: str, day: date, fare: str) -> tuple[Flight, Fare]:
-    flight = flights.find(number, day)
-    if flight is None:
-        raise ToolError(f"{number} does not fly on {day}.")
-    offer = flight.fare(fare)
-    if offer is None:
-        sold = ", ".join(each.name for each in flight.fares)
-        raise ToolError(f"{number} on {day} has no fare {fare!r}; it has {sold}.")
-    return flight, offer
 
 
 def _same_price(flight: Flight, offer: Fare, price: Decimal) -> None:
@@ -380,31 +249,3 @@ def _serves_its_purpose(flight: Flight, passenger: str) -> None:
 
 def _when(moment: datetime) -> str:
     return f"{moment:%a} {moment.day} {moment:%b}, {moment:%H:%M}"
-
-
-def _total(hotel: Hotel, nights: int) -> str:
-    return f"{Decimal(hotel.nightly) * nights:f}"
-
-
-def _row(flight: Flight) -> dict[str, Any]:
-    return {
-        "flight": flight.number,
-        "airline": flight.airline,
-        "from": flight.origin,
-        "to": flight.destination,
-        "date": flight.day.isoformat(),
-        "departs": f"{flight.departs:%H:%M}",
-        "arrives": flight.arrives,
-        "duration": flight.duration,
-        "stops": flight.stops,
-        "fares": [
-            {
-                "fare": fare.name,
-                "cabin": fare.cabin,
-                "price": fare.price,
-                "refundable": fare.refundable,
-                "seats": fare.seats,
-            }
-            for fare in flight.fares
-        ],
-    }

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
@@ -15,6 +16,7 @@ from django.utils.crypto import salted_hmac
 
 from agents.pages.respond import login_expired
 from checkpoints.access import Reason, Role, UserPrincipal
+from checkpoints.errors import NotPermitted
 from checkpoints.models import Membership
 
 P = ParamSpec("P")
@@ -73,7 +75,8 @@ def member(
     """Let members of a workspace in; send others to sign in, or say what is missing.
 
     A fragment that is asked for after the session ended answers 401 with a redirect
-    for the whole page: the sign-in form must not be swapped into a panel.
+    for the whole page: the sign-in form must not be swapped into a panel. What a
+    service or the gate does not permit is a 403 that says why.
     """
 
     @wraps(view)
@@ -86,7 +89,10 @@ def member(
         if principal is None:
             return render(request, "no_workspace.html", status=403)
         request.principal = principal  # type: ignore[attr-defined]  # now a MemberRequest
-        response = view(request, *args, **kwargs)  # type: ignore[arg-type]
+        try:
+            response = view(request, *args, **kwargs)  # type: ignore[arg-type]
+        except NotPermitted as refused:
+            raise PermissionDenied(str(refused)) from refused
         add_never_cache_headers(response)
         response["Cache-Control"] = "no-store"  # pages show opened state
         return response

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import path, reverse
@@ -19,7 +18,6 @@ from agents.pages.respond import hx_location, moved_on
 from agents.runs import start as service
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
-from checkpoints.errors import NotPermitted
 
 LIMIT = 100  # rows
 
@@ -123,8 +121,6 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
         again = service.retry(run, by=request.principal)
-    except NotPermitted as refused:
-        raise PermissionDenied(str(refused)) from refused
     except (errors.NotLive, errors.BranchBusy) as lost:
         return hx_location(request, _thread(run), say=str(lost))
     return hx_location(request, _thread(again), say="A new run goes on from the head.")
@@ -134,10 +130,7 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
 @member
 def cancel(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
-    try:
-        done = service.cancel(run, by=request.principal)
-    except NotPermitted as refused:
-        raise PermissionDenied(str(refused)) from refused
+    done = service.cancel(run, by=request.principal)
     run.refresh_from_db()
     said = "Cancelled." if done else "It was over already; nothing was cancelled."
     return moved_on(

@@ -47,7 +47,13 @@ SHORTCUTS = (
         "Thread",
         (
             ("Next, previous step", ("j", "k")),
+            ("Next, previous tool, question or failure", ("n", "p")),
+            ("First, last step", ("Home", "End")),
+            ("The same step of the branch above, below", ("↑", "↓")),
             ("Tabs", ("1", "2", "3", "4", "5", "6")),
+            ("Compare other steps with this one, or no longer", ("b", "B")),
+            ("Follow new steps", ("l",)),
+            ("Copy the address", ("y",)),
             ("Fork from here", ("f",)),
         ),
     ),
@@ -66,7 +72,8 @@ def context(request: HttpRequest) -> dict[str, Any]:
     return {
         "shell": {
             "layout": "base.html" if principal else "door.html",
-            "section": request.path.strip("/").partition("/")[0],
+            # A fragment belongs to the section of its page: /f/threads/… to threads.
+            "section": request.path.removeprefix("/f").strip("/").partition("/")[0],
             "theme": preference(request, "theme"),
             "shortcuts": preference(request, "shortcuts"),
             "waiting": partial(_waiting, principal),

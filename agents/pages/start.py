@@ -17,7 +17,6 @@ from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
 from agents.runs.start import start_run
 from agents.tools import registry
-from checkpoints.errors import NotPermitted
 from checkpoints.models import Thread
 
 MESSAGE_LENGTH = 8000  # characters
@@ -72,8 +71,6 @@ def new_run(request: MemberRequest) -> HttpResponse:
         form.add_error("agent", str(unknown))
     except errors.EmptyMessage as empty:
         form.add_error("message", str(empty))
-    except NotPermitted as refused:
-        raise PermissionDenied(str(refused)) from refused
     else:
         return hx_location(
             request, reverse("agents:thread", args=[run.thread_id]), say="Started."

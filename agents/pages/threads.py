@@ -58,7 +58,7 @@ class Filters:
         view, since = query.get("status", "all"), query.get("since", "")
         return cls(
             view=view if view in VIEWS else "all",
-            agent=query.get("agent", ""),
+            agent=query.get("agent", "").replace("\0", ""),  # PostgreSQL takes none
             since=since if since in PERIODS else "",
             text=query.get("q", "").strip(),
         )

@@ -76,15 +76,9 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
             return None  # another worker may have it
         now = ClockTimestamp()
         branch = run.branch
-        taken = Branch.objects.filter(
-            Q(holder=None) | Q(lease_until__lt=now), pk=branch.pk
-        ).update(
-            fence=F("fence") + 1,
-            holder=run.pk,
-            worker=worker,
-            lease_until=now + lease(),
-        )
-        if not taken:
+        if not Branch.objects.take(
+            branch.pk, holder=run.pk, worker=worker, lease=lease()
+        ):
             return None
         started = Run.objects.filter(
             Q(wake_at=None) | Q(wake_at__lte=now),
@@ -111,12 +105,8 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
 
 def let_go(claim: Claim) -> None:
     """End the lease, inside the transaction that says why. Raises Fenced."""
-    ended = (
-        Branch.objects.for_run(claim.principal)
-        .filter(pk=claim.branch.pk, fence=claim.branch.fence)
-        .update(holder=None, worker="", lease_until=None)
-    )
-    if not ended:
+    held = Branch.objects.for_run(claim.principal)
+    if not held.release(claim.branch.pk, fence=claim.branch.fence):
         raise Fenced("Another worker holds the branch.")
 
 

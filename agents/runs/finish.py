@@ -13,13 +13,14 @@ from django.db import transaction
 from agents.models import Run
 from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
+from agents.runs.begin import first_words, follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
-from agents.runs.start import follow_on, supersede_calls
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced
 from checkpoints.gate import seal
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit
 from checkpoints.models import Checkpoint, ThreadInput
+from checkpoints.pure.codec import clean
 
 Also = Callable[[], object]
 
@@ -67,7 +68,7 @@ def fail(claim: Claim, failure: Failure, save: Callable[[], Writer]) -> None:
             Run.Status.FAILED,
             finished_at=ClockTimestamp(),
             error_class=failure.error_class,
-            error=seal(claim.run, "error", failure.reason),
+            error=seal(claim.run, "error", clean(failure.reason)[0]),
             failed_step=step,
         )
 
@@ -112,7 +113,7 @@ def error_step(claim: Claim, failure: Failure) -> NewStep:
     return NewStep(
         kind=Checkpoint.Kind.ERROR,
         ops=(),
-        label=failure.reason,
+        label=first_words(failure.reason),
         meta=StepMeta(
             status=Checkpoint.Status.FAILED,
             run=claim.run.pk,

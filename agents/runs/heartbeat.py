@@ -10,26 +10,18 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from django.db import DatabaseError, InterfaceError, connection
 
+from agents.models import Run
 from agents.runs.claim import Claim
+from checkpoints.models import Branch
 
 logger = logging.getLogger(__name__)
 
 TICK = 0.5  # seconds between two looks
 RENEWALS = 3  # a lease is renewed this many times before it would lapse
-
-_RENEW = """
-    UPDATE checkpoints_branch SET lease_until = clock_timestamp() + %s
-    WHERE id = %s AND fence = %s
-"""
-_LOOK = """
-    SELECT branch.fence = %s, run.cancel_requested
-    FROM agents_run AS run JOIN checkpoints_branch AS branch ON branch.id = run.branch_id
-    WHERE run.id = %s
-"""
 
 
 class Heartbeat:
@@ -79,14 +71,15 @@ class Heartbeat:
             connection.close()
 
     def _look(self) -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(_LOOK, [self._claim.branch.fence, self._claim.run.pk])
-            held, self.cancel_requested = cursor.fetchone()
-        self.lost = not held
+        fence, self.cancel_requested = (
+            Run.objects.for_run(self._claim.principal)
+            .values_list("branch__fence", "cancel_requested")
+            .get(pk=self._claim.run.pk)
+        )
+        self.lost = fence != self._claim.branch.fence
 
     def _renew(self) -> None:
-        branch = self._claim.branch
-        with connection.cursor() as cursor:
-            values: tuple[Any, ...] = (self._claim.lease, branch.pk, branch.fence)
-            cursor.execute(_RENEW, values)
-            self.lost = cursor.rowcount != 1
+        claim = self._claim
+        self.lost = not Branch.objects.for_run(claim.principal).renew(
+            claim.branch.pk, fence=claim.branch.fence, lease=claim.lease
+        )

@@ -17,8 +17,8 @@ from agents.approvals.verify import verify_answer
 from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
+from agents.runs.begin import first_words
 from agents.runs.claim import Claim
-from agents.runs.start import first_words
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass, seal
 from checkpoints.ids import uuid7

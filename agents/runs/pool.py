@@ -27,9 +27,9 @@ from agents.runs.worker import Work, attend
 
 logger = logging.getLogger(__name__)
 
-GRACE = 10.0  # seconds that a child gets to reach the end of its step
+GRACE = 8.0  # seconds that a child gets to reach the end of its step; ./dev gives us 10
 YOUNG = 2.0  # seconds; a child that dies sooner may do so again
-PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before a child that died young is replaced
+PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds before a child that died young is replaced
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}

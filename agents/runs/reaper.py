@@ -60,9 +60,9 @@ class Swept:
 def sweep() -> Swept:
     """Put right what is overdue, in any workspace."""
     with unscoped(Reason.REAPER):
-        lapsed = Branch.objects.filter(lease_until__lt=ClockTimestamp()).order_by(
-            "lease_until"
-        )
+        lapsed = Branch.objects.filter(
+            holder__isnull=False, lease_until__lt=ClockTimestamp()
+        ).order_by("lease_until")
         idle = Run.objects.filter(status=Run.Status.WAITING).exclude(
             Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
         )

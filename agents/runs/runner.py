@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any
@@ -43,18 +44,24 @@ from agents.pure.engine import (
 from agents.runs import finish, incoming
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
+from agents.runs.execute import CallBroke
 from agents.runs.heartbeat import Heartbeat
+from agents.runs.ledger import Ledger
 from checkpoints import gate
 from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
 from checkpoints.log import hydrate
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.ops import fold
+from checkpoints.pure.schema import migrate
 
 logger = logging.getLogger(__name__)
 
 Stopping = Callable[[], bool]
-Also = Callable[[], object]
 
+INTERNAL = (
+    "Something went wrong inside Holdpoint. The logs say what, under the id of this "
+    "run; nothing that was stored is lost."
+)
 IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
 
 
@@ -70,12 +77,18 @@ def work(
     if held is None:
         return
     ids = {"ids": {"run": held.run.pk, "fence": held.branch.fence}}
+    failpoint("after claim")
     runner = Runner(held, stopping)
     try:
         with Heartbeat(held) as heart:
             runner.go(heart)
     except Fenced:
         logger.info("a run was taken by another holder", extra=ids)
+    except CheckpointsError as error:
+        # A right that is gone, state that does not open, a value that cannot be stored.
+        logger.exception("a run cannot go on", extra=ids)
+        with suppress(Fenced):
+            runner.fail(Failure(_error_class(error), str(error)))
     except (OperationalError, InterfaceError) as error:
         # A commit may be in doubt. Whoever takes the run next reads the head.
         logger.warning("PostgreSQL went away (%s)", type(error).__name__, extra=ids)
@@ -83,13 +96,8 @@ def work(
     except Exception:
         # The process edge: whatever it is, people see that the run failed.
         logger.exception("a run failed for a reason of ours", extra=ids)
-        runner.fail(
-            Failure(
-                "internal_error",
-                "Something went wrong inside Holdpoint. An operator finds it in the "
-                "logs under the id of this run; nothing that was committed is lost.",
-            )
-        )
+        with suppress(Fenced):
+            runner.fail(Failure("internal_error", INTERNAL))
 
 
 def _return_after_outage(held: Claim) -> None:
@@ -110,7 +118,7 @@ class Runner:
         self._steps = held.run.steps
 
     def go(self, heart: Heartbeat) -> None:
-        """Raises Fenced."""
+        """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
         if self._claim.exhausted:
             self.fail(
                 Failure(
@@ -120,11 +128,8 @@ class Runner:
                 )
             )
             return
-        try:
-            self._hydrate()
-        except CheckpointsError as error:
-            self.fail(Failure(_unreadable(error), str(error)))
-            return
+        self._hydrate()
+        self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
                 finish.cancel(self._claim, self._writer)
@@ -147,36 +152,40 @@ class Runner:
         finish.fail_plainly(self._claim, self._writer, failure)
 
     def _hydrate(self) -> None:
-        """Open the branch under the run's grant, and take in what came in since."""
+        """Open the branch, under the run's grant."""
         held = self._claim
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
         history = hydrate.read(self._opener, held.branch)
-        self._state = history.state_at(held.branch.head_step)
+        # There is one version so far: this refuses state of a newer one.
+        self._state = migrate(history.state_at(held.branch.head_step))
         inherited = {
             record.id
             for record in history.records
             if record.branch_id != held.branch.pk
         }
         self._keys = engine.keys_on(held.branch.pk, inherited)
-        self._effects = Effects(
-            held, self._opener, known={record.id for record in history.records}
-        )
+        known = {record.id for record in history.records}
+        self._ledger = Ledger(held, known=known)
+        self._effects = Effects(held, self._opener, self._ledger)
         self._model = OpenAIModel()
-        self._take_in()
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
+        self._opener.require_right()
         open_calls = unanswered(self._state, self._keys)
         if open_calls:
-            self._effects.propose(open_calls)
+            self._ledger.propose(open_calls)
         else:
             self._take_in()
         self._effects.state = self._state
         failpoint("before step")
-        outcome = advance(self._state, self._model, self._effects, keys=self._keys)
-        failpoint("before commit")
+        try:
+            outcome = advance(self._state, self._model, self._effects, keys=self._keys)
+        except CallBroke as broke:
+            self.fail(Failure(broke.code, str(broke)))
+            return True
         match outcome:
             case Continue(step):
                 with transaction.atomic():
@@ -203,8 +212,9 @@ class Runner:
                 after = self._commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
             self._move(after, arrival.step)
+            failpoint(f"after {arrival.step.kind}")
         if arrived:
-            self._effects.reload()
+            self._ledger.reload()
 
     def _suspend(self, step: Step | None, calls: tuple[Call, ...]) -> None:
         held = self._claim
@@ -212,6 +222,7 @@ class Runner:
         def save() -> None:
             if step is not None:
                 self._commit(step)
+                failpoint("before ask")
                 self._effects.ask(calls)
                 failpoint("after ask")
 
@@ -221,6 +232,8 @@ class Runner:
             finish.cancel(held, self._writer)
 
     def _finish(self, step: Step | None, failure: Failure | None) -> None:
+        failpoint("before end")
+
         def save() -> Writer:
             return self._writer if step is None else self._commit(step)
 
@@ -252,12 +265,13 @@ class Runner:
             ),
         )
         if step.call is not None:
-            self._effects.settle(step.call, step)
+            self._ledger.settle(step.call, step)
         else:
-            self._effects.propose(
+            self._ledger.propose(
                 unanswered(fold(self._state, step.ops), self._keys), reply=step.id
             )
         self._count(step)
+        failpoint("before commit")
         return after
 
     def _count(self, step: Step) -> None:
@@ -282,7 +296,7 @@ class Runner:
         self._steps += 1
 
 
-def _unreadable(error: CheckpointsError) -> str:
+def _error_class(error: CheckpointsError) -> str:
     # Not `not_permitted`: that is about a person's request. Here nobody may any more.
     return "needs_owner" if isinstance(error, NotPermitted) else error.code
 

@@ -12,18 +12,20 @@ from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
 
-from agents.errors import (
-    BranchBusy,
-    EmptyMessage,
-    InvalidEdit,
-    NotRetryable,
-    UnknownAgent,
+from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
+from agents.models import Approval, Run
+from agents.runs.begin import (
+    abandon_calls,
+    begin,
+    first_words,
+    live_run,
+    lock,
+    supersede_calls,
+    version_for,
 )
-from agents.models import AgentVersion, Approval, Run, ToolCall
 from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.tools import registry
 from agents.tools.versions import agent_version
-from agents.wake import ring
 from checkpoints import audit, gate
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
@@ -32,16 +34,14 @@ from checkpoints.log import hydrate, threads
 from checkpoints.models import (
     Branch,
     Checkpoint,
-    Grant,
     Group,
     Thread,
     ThreadInput,
     Workspace,
 )
-from checkpoints.pure.codec import State
+from checkpoints.pure.codec import State, clean
 
 TITLE_CHARACTERS = 60  # of the first message, where a thread was given no title
-LABEL_CHARACTERS = 160
 
 
 def start_run(
@@ -68,8 +68,6 @@ def start_run(
         raise InvalidEdit(wrong)
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
-    if not version.agent.enabled:
-        raise NotPermitted(f"The agent {agent} is switched off in this workspace.")
     state: State = {
         "_schema": 1,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
@@ -130,18 +128,13 @@ def send_message(
     try:
         with transaction.atomic():
             # A run that is about to end here waits for this lock, or we for it.
-            locked = _locked(branch.pk)
+            locked = lock(branch.pk)
             said.save(force_insert=True)
             audit.record(by, "message", obj=said, branch=branch.pk)
-            if not _live(locked):
-                # What the last run had left to do was not what is asked for now.
-                ToolCall.objects.for_user(by).filter(
-                    branch=locked,
-                    status__in=[ToolCall.Status.PROPOSED, ToolCall.Status.APPROVED],
-                ).update(
-                    status=ToolCall.Status.SUPERSEDED, finished_at=ClockTimestamp()
-                )
-                begin(locked, _version_for(locked, agent), by=by)
+            if not live_run(locked):
+                # What the last run left undone is not what is asked for now.
+                abandon_calls(locked)
+                begin(locked, version_for(locked, agent), by=by)
     except IntegrityError:
         first = (
             ThreadInput.objects.for_user(by).filter(request_key=request_key).first()
@@ -186,9 +179,9 @@ def fork_run(
             label=first_words(f"{by.name}: {label}"),
             request_key=request_key,
         )
-        locked = _locked(branch.pk)
+        locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
-            made = begin(locked, _version_for(locked, agent), by=by)
+            made = begin(locked, version_for(locked, agent), by=by)
             audit.record(by, "fork", obj=branch, source=checkpoint.pk, run=made.pk)
         elif not run:
             audit.record(by, "fork", obj=branch, source=checkpoint.pk)
@@ -198,20 +191,21 @@ def fork_run(
 def retry(run: Run, *, by: UserPrincipal) -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
-    Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, NotPermitted.
+    Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
+    (its code is gone) and NotPermitted.
     """
     _require_operator(by)
     _require_thread(by, run.thread_id)
     with transaction.atomic():
-        branch = _locked(run.branch_id)
+        branch = lock(run.branch_id)
         run = Run.objects.for_user(by).get(pk=run.pk)
         if run.status not in (Run.Status.FAILED, Run.Status.CANCELLED):
             raise NotRetryable(run.status)
-        if (live := _live(branch)) is not None:
+        if (live := live_run(branch)) is not None:
             if live.retry_of_id == run.pk:
                 return live
             raise BranchBusy("Another run is at work on this branch.")
-        again = begin(branch, _version_for(branch, ""), by=by, retry_of=run)
+        again = begin(branch, version_for(branch, ""), by=by, retry_of=run)
         audit.record(by, "retry", obj=again, run=run.pk)
     return again
 
@@ -243,121 +237,10 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
     return True
 
 
-def supersede_calls(run_id: UUID) -> None:
-    """What the run had not begun will not be done; the branch's next run says so."""
-    open_calls = [
-        ToolCall.Status.PROPOSED,
-        ToolCall.Status.WAITING,
-        ToolCall.Status.APPROVED,
-    ]
-    ToolCall.objects.unscoped(Reason.WORKER).filter(
-        run=run_id, status__in=open_calls
-    ).update(status=ToolCall.Status.SUPERSEDED, finished_at=ClockTimestamp())
-
-
-def begin(
-    branch: Branch,
-    version: AgentVersion,
-    *,
-    by: UserPrincipal,
-    retry_of: Run | None = None,
-    request_key: UUID | None = None,
-) -> Run:
-    """A run that is ready, acting for `by`, in the open transaction."""
-    grant = Grant.objects.create(
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        user_id=by.user_id,
-        session=by.session,
-    )
-    return _ready(
-        branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
-    )
-
-
-def follow_on(run: Run, said: ThreadInput) -> Run:
-    """The run that answers a message which came in while this one ended.
-
-    It acts for the message's author: under the run's grant when that is the same person.
-    """
-    grant = run.grant
-    if said.author_id is not None and said.author_id != grant.user_id:
-        grant = Grant.objects.create(
-            workspace_id=run.workspace_id,
-            thread_id=run.thread_id,
-            user_id=said.author_id,
-        )
-    branch = Branch.objects.unscoped(Reason.WORKER).get(pk=run.branch_id)
-    return _ready(branch, run.agent_version, grant, said.author_id)
-
-
-def first_words(text: str, characters: int = LABEL_CHARACTERS) -> str:
-    """The beginning, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= characters else line[: characters - 1].rstrip() + "…"
-
-
-def _ready(
-    branch: Branch,
-    version: AgentVersion,
-    grant: Grant,
-    started_by: int | None,
-    *,
-    retry_of: Run | None = None,
-    request_key: UUID | None = None,
-) -> Run:
-    run = Run.objects.create(
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        branch=branch,
-        agent_version=version,
-        grant=grant,
-        started_by_id=started_by,
-        retry_of=retry_of,
-        request_key=request_key,
-        rings=1,
-        rung_at=ClockTimestamp(),
-    )
-    ring(run.pk, fence=branch.fence, n=1)
-    return run
-
-
-def _version_for(branch: Branch, agent: str) -> AgentVersion:
-    """The agent that is asked for, or the one that last worked here, as it is now."""
-    if not agent:
-        runs = Run.objects.unscoped(Reason.WORKER).filter(thread_id=branch.thread_id)
-        # On this branch if any did, else on the thread.
-        last = (
-            runs.filter(branch=branch).order_by("-created_at").first()
-            or runs.order_by("-created_at").first()
-        )
-        if last is None:
-            raise UnknownAgent("", [spec.name for spec in registry])
-        agent = last.agent_version.agent.name
-    workspace = Workspace.objects.get(pk=branch.workspace_id)
-    return agent_version(workspace, registry.agent(agent))
-
-
 def _by_key(by: UserPrincipal, request_key: UUID | None) -> Run | None:
     if request_key is None:
         return None
     return Run.objects.for_user(by).filter(request_key=request_key).first()
-
-
-def _locked(branch_id: UUID) -> Branch:
-    return (
-        Branch.objects.unscoped(Reason.WORKER)
-        .select_for_update(no_key=True)
-        .get(pk=branch_id)
-    )
-
-
-def _live(branch: Branch) -> Run | None:
-    return (
-        Run.objects.unscoped(Reason.WORKER)
-        .filter(branch=branch, status__in=Run.LIVE)
-        .first()
-    )
 
 
 def _require_operator(by: UserPrincipal) -> None:
@@ -373,7 +256,7 @@ def _require_thread(by: UserPrincipal, thread_id: UUID) -> None:
 
 
 def _said(message: str) -> str:
-    text = message.strip()
+    text: str = clean(message.replace("\r\n", "\n").strip())[0]
     if not text:
         raise EmptyMessage
     return text

@@ -85,7 +85,13 @@ class _Worker:
         for run_id in reaper.ready():
             if self.stop.is_set():
                 return
-            self._take(str(run_id))
+            try:
+                self._take(str(run_id))
+            except (OperationalError, InterfaceError):
+                raise
+            except Exception:
+                # The edge of the process, where there is no queue to be it.
+                logger.exception("a run was left", extra={"ids": {"run": run_id}})
         self._database_back()
 
     def _sweep(self) -> None:

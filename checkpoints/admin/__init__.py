@@ -1,10 +1,11 @@
-"""Operators' pages over the log: metadata only."""
+"""Operators' pages over the log: metadata only. Who may do what is in `people`."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
-from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
+from checkpoints.admin import people
+from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
     AuditEvent,
     Branch,
@@ -12,40 +13,12 @@ from checkpoints.models import (
     CheckpointDelta,
     DataKey,
     Grant,
-    Group,
-    Membership,
     Thread,
     ThreadInput,
-    Workspace,
     WorkspaceKey,
 )
 
-
-@admin.register(Workspace)
-class WorkspaceAdmin(ScopedAdmin):
-    list_display = ["name", "slug", "created_at"]
-    search_fields = ["name", "slug"]
-    readonly_fields = ["approvals_made"]
-
-    def has_delete_permission(self, request: object, obj: object = None) -> bool:
-        return False  # its keys and history would go with it
-
-
-@admin.register(Membership)
-class MembershipAdmin(ScopedAdmin):
-    list_display = ["user", "workspace", "role", "can_approve", "created_at"]
-    list_filter = ["workspace", "role", "can_approve"]
-    list_select_related = ["user", "workspace"]
-    search_fields = ["user__username", "user__first_name", "user__last_name"]
-    autocomplete_fields = ["user"]
-
-
-@admin.register(Group)
-class GroupAdmin(ScopedAdmin):
-    list_display = ["name", "workspace"]
-    list_filter = ["workspace"]
-    search_fields = ["name"]
-    filter_horizontal = ["members"]
+__all__ = ["people"]
 
 
 @admin.register(Grant)
@@ -171,5 +144,5 @@ class AuditEventAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["workspace", "action", "via", "outcome", "at"]
     list_select_related = ["workspace", "actor"]
-    search_fields = ["=object_id", "actor__username", "=action"]
+    search_fields = ["=id", "=object_id", "actor__username", "=action"]
     ordering = ["-position"]

@@ -118,7 +118,7 @@ class BranchQuerySet(ThreadScopedQuerySet["Branch"]):
         Whoever held it before can append nothing from now on.
         """
         # The row stays locked until the fence is read: nobody takes it in between.
-        with transaction.atomic(using=self.db):
+        with transaction.atomic(using=self.db, savepoint=False):
             taken = (
                 self.vacant()
                 .filter(pk=pk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -59,6 +60,7 @@ def main(arguments: list[str]) -> int:
     if command is None:
         print(f"There is no ./dev {arguments[0]}.\n\n{USAGE}", end="", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until ready
     try:
         return command(arguments[1:])
     except Problem as problem:

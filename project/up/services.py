@@ -92,11 +92,7 @@ def start(
 ) -> Services:
     """Check the servers that were given; start what was not. Waits until all answer."""
     services = Services(dict(env))
-    asked = [name for name in SERVERS if given(name)]
-    if asked:
-        probe = run_quietly([venv.PYTHON, "-m", "project.up.probe", *asked], env)
-        if probe.returncode:
-            raise Problem(probe.stdout.strip())
+    asked = _check_given(env)
     if len(asked) == len(SERVERS):
         return services
     sockets = socket_folder(data)
@@ -118,13 +114,29 @@ def start(
     return services
 
 
+def _check_given(env: dict[str, str]) -> list[str]:
+    """The servers that variables name. Raises Problem when one cannot be used."""
+    asked = [name for name in SERVERS if given(name)]
+    if asked:
+        probe = run_quietly([venv.PYTHON, "-m", "project.up.probe", *asked], env)
+        if probe.returncode:
+            raise Problem(probe.stdout.strip())
+    return asked
+
+
 @contextlib.contextmanager
 def kept() -> Iterator[Services]:
-    """This folder's own servers: those of the `up` that runs, or started for a while."""
+    """This folder's own servers: those of the `up` that runs, or started for a while.
+
+    What is given by a variable wins over both.
+    """
     env = {**base_environment(), "HOLDPOINT_DEMO": "True", **os.environ, **keys()}
     held = lock("up.lock", wait=False)
     if held is None:
-        yield Services({**env, **running().get("env", {})})
+        shared = running().get("env", {})
+        env |= {name: shared[name] for name in shared if not given(name)}
+        _check_given(env)
+        yield Services(env)
         return
     with held, Supervisor() as supervisor:
         try:

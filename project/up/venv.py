@@ -72,10 +72,15 @@ def _make() -> None:
     part = ROOT / f".venv.{os.getpid()}"
     print(f"Making .venv with Python {version} …", flush=True)
     try:
-        for old in (*ROOT.glob(".venv.*"), VENV):
-            _remove(old)
+        for abandoned in ROOT.glob(".venv.*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        if VENV.exists():
+            shutil.rmtree(VENV)
         made = subprocess.run(
-            [sys.executable, "-m", "venv", part], capture_output=True, text=True
+            [sys.executable, "-m", "venv", part],
+            capture_output=True,
+            text=True,
+            preexec_fn=dies_with_us(signal.SIGKILL),
         )
         if made.returncode:
             raise Problem(
@@ -95,11 +100,6 @@ def _rename_inside(script: Path, old: str) -> None:
         return
     text = script.read_text(encoding="utf-8")
     script.write_text(text.replace(f"/{old}", f"/{VENV.name}"), encoding="utf-8")
-
-
-def _remove(path: Path) -> None:
-    if path.exists():
-        shutil.rmtree(path)
 
 
 def _install(names: list[str]) -> None:

@@ -62,6 +62,9 @@ def http(url, method="GET", body=None, **headers):
 
 def test_it_lists_its_models(client):
     assert next(iter(client.models.list())).id == "scripted-1"
+    assert client.models.retrieve("scripted-1-pro").owned_by == "holdpoint"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-99")
 
 
 def test_an_answer_has_usage_a_fingerprint_and_a_finish_reason(client):

@@ -8,8 +8,11 @@ from django.core.management import call_command
 
 from agents.approvals import decide
 from agents.demo import seed, stories
+from agents.demo.agents import SYSTEM
 from agents.models import Approval, Run
+from agents.runs.edits import ForkEdits
 from agents.runs.runner import work
+from agents.runs.start import fork_run
 from checkpoints import gate
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.log import hydrate
@@ -98,7 +101,7 @@ def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, setting
     (approval,) = Approval.objects.for_user(mira).pending()
     opener = gate.admit(mira, purpose="test", threads=[approval.thread])
     assert (
-        opener.open(approval.call, "title") == "Book TP 209 for Helen Marsh, $1200.00"
+        opener.open(approval.call, "title") == "Book TP 209 for Helen Marsh, $1,200.00"
     )
     assert "UA 65" in opener.open(approval.call, "reason")
     decide.approve(approval, seen=approval.as_shown(), by=mira)
@@ -106,3 +109,42 @@ def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, setting
     assert main_run(stories.WAITING).status == Run.Status.SUCCEEDED
     (booking,) = llm.ledger("bookings")
     assert booking["key"] == str(approval.call_id)
+
+
+def test_edits_at_step_14_of_the_failed_trip_lead_to_different_places(
+    demo, llm, settings
+):
+    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = llm.base_url, "test"
+    settings.HOLDPOINT_DEMO_LEDGER = llm.ledger_url
+    mira = principal("mira")
+    failed = main_run(stories.FAILED)
+    before = Checkpoint.objects.for_user(mira).get(branch=failed.branch, step=14)
+
+    def replies(branch: Branch) -> list[str]:
+        opener = gate.admit(mira, purpose="test", threads=[failed.thread])
+        records = hydrate.read(opener, branch).records
+        return [
+            record.label
+            for record in records
+            if record.kind == "model" and record.step > 14
+        ]
+
+    def fork(system: str) -> list[str]:
+        branch = fork_run(before, edits=ForkEdits(system=system), name="", by=mira)
+        work(Run.objects.for_user(mira).get(branch=branch).pk)
+        return replies(branch)
+
+    original = replies(failed.branch)
+    assert fork(SYSTEM.replace("\n", "\n\n ")) == original
+    edited = [
+        fork(f"{SYSTEM}\n{more}")
+        for more in (
+            stories.LESSON,
+            "Book premium economy only.",
+            "Never exceed $700.",
+            "Always ask the traveller first.",
+            "Be kind.",
+        )
+    ]
+    assert len({tuple(labels) for labels in [*edited, original]}) == 6
+    assert llm.ledger("bookings") == []

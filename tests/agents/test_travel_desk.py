@@ -181,13 +181,25 @@ def edit(model):
 
 
 @pytest.fixture
+def say(model):
+    """Goes on after the end of a trip with a message of a person."""
+
+    def say(trip, text):
+        message = {"id": str(uuid7()), "role": "user", "content": text}
+        state = {**trip.states[-1], "messages": [*trip.messages, message]}
+        return Trip([state], [None], Tools()).run(model)
+
+    return say
+
+
+@pytest.fixture
 def failed(start):
     return start(stories.FAILED.ask)
 
 
 def test_the_waiting_trip_asks_to_book_tp_209_for_1200_dollars(start, llm):
     trip = start(stories.WAITING.ask)
-    assert trip.tools.asked == ["Book TP 209 for Helen Marsh, $1200.00"]
+    assert trip.tools.asked == ["Book TP 209 for Helen Marsh, $1,200.00"]
     assert "$210 less than the next option, UA 65" in trip.tools.reasons[0]
     assert "travel policy 3.1" in trip.tools.reasons[0]
     assert trip.failure is None
@@ -341,25 +353,43 @@ def test_a_failed_trip_can_be_taken_up_again(failed, model):
     assert again.called("book_flight")[-1]["flight"] == "UA 837"
 
 
-def test_after_the_ticket_people_can_cancel_thank_or_go_on(start, model, llm):
+@pytest.mark.parametrize(
+    ("order", "date"),
+    [
+        ("He must leave on Sunday.", "2026-12-06"),
+        ("Depart on 5 December.", "2026-12-05"),
+        ("Everyone arrives by noon on Monday 7 December.", "2026-12-05"),
+    ],
+)
+def test_a_date_in_the_prompt_is_an_order(failed, edit, order, date):
+    trip = edit(failed, 14, add=order)
+    assert trip.failure is None
+    assert trip.called("book_flight")[-1]["date"] == date
+
+
+def test_yes_to_the_offer_relaxes_the_conditions(start, say):
+    trip = start("Jonas Feld from Lisbon to Boston on 9 December, at most $90.")
+    assert "Shall I take it" in trip.last
+    assert "booking PNR-" in say(trip, "Yes, take it.").last
+
+
+def test_what_may_have_happened_is_not_tried_again(start, say):
+    doubt = "Whether this happened is not known: the connection broke."
+    trip = start(stories.WAITING.ask, book_flight=doubt)
+    assert "check with the airline" in trip.last
+    assert len(trip.called("book_flight")) == 1
+
+
+def test_after_the_ticket_people_can_cancel_thank_or_go_on(start, say, llm):
     trip = start(stories.FORKED.ask)
-
-    def say(text):
-        message = {"id": str(uuid7()), "role": "user", "content": text}
-        state = {
-            **trip.states[-1],
-            "messages": [*trip.messages, message],
-        }
-        return Trip([state], [None], Tools()).run(model)
-
-    assert say("Thanks!").last == "You're welcome. Have a good trip."
-    assert "stands" in say("What is the weather like?").last
-    cancelled = say("Please cancel it, the hearing is off.")
+    assert say(trip, "Thanks!").last == "You're welcome. Have a good trip."
+    assert "stands" in say(trip, "What is the weather like?").last
+    cancelled = say(trip, "Please cancel it, the hearing is off.")
     assert cancelled.tools.asked[0].startswith("Refund PNR-")
     assert len(llm.ledger("refunds")) == 1
-    copied = say("Please copy lawyers@hearing.example.")
+    copied = say(trip, "Please copy lawyers@hearing.example.")
     assert copied.tools.asked == ["E-mail lawyers@hearing.example: Your trip to Dubai"]
-    onward = say("Now Lena Koch from Berlin to London on 3 December.")
+    onward = say(trip, "Now Lena Koch from Berlin to London on 3 December.")
     assert onward.called("book_flight")[-1]["passenger"] == "Lena Koch"
 
 

@@ -159,6 +159,7 @@ def test_cleaned_values_can_be_stored_and_flags_say_when_something_changed(value
 
 @given(values, st.sampled_from([None, 2]))
 @example({"a": {"a": 1}, "b": ["a", "a"]}, None)
+@example({"b": {"a": 1}, "a": [{"a": n} for n in range(70)]}, None)
 @example([2**64 - 1, -(2**63), 1e308, -0.0], None)
 def test_typed_json_is_read_as_it_was_written(value, indent):
     for ascii_only in (True, False):
@@ -173,6 +174,7 @@ def test_typed_json_is_read_as_it_was_written(value, indent):
         (r'{"a": 1, "\u0061": 2}', 'Line 1, column 10: the key "a" is given twice.'),
         ('[{"a": {"a": 1}, "b": 1, "a": 2}]', "Line 1, column 26: the key"),
         ("[1,\n\n  NaN]", "Line 3, column 3: NaN is not a number in JSON."),
+        ("\nNaN", "Line 2, column 1: NaN is not a number in JSON."),
         ("-Infinity", "Line 1, column 1: -Infinity is not a number in JSON."),
         ("[1e999]", "Line 1, column 2: a number too large for a float"),
         ("[18446744073709551616]", "Line 1, column 2: an integer beyond 64 bits"),

@@ -218,7 +218,7 @@ def make_trip(make_thread, workspace):
             status="succeeded", result_checkpoint_id=quoted.id
         )
         approval = Approval.objects.create(
-            number=2001 + Approval.objects.unscoped(Reason.TEST).count(),
+            number=7001 + Approval.objects.unscoped(Reason.TEST).count(),
             workspace=branch.thread.workspace,
             thread=branch.thread,
             branch=branch,

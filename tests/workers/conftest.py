@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 from django.db import connection
 
+from agents import queue
 from agents.models import Approval, Run
 from agents.runs import reaper, runner, start
 from checkpoints.access import Reason, unscoped
@@ -30,6 +31,15 @@ def everything_visible() -> Iterator[None]:
     """Tests look at rows directly."""
     with unscoped(Reason.TEST):
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_redis(settings) -> None:
+    """A Redis database of this pytest process's own: here, rings have listeners."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) + 1
+    settings.REDIS_URL = f"{settings.REDIS_URL.partition('?')[0]}?db={number}"
+    with queue.connect(timeout=1) as redis:
+        redis.flushdb()
 
 
 @pytest.fixture
@@ -115,9 +125,14 @@ class Workers:
         return process
 
     def children(self, supervisor: subprocess.Popen[bytes]) -> list[int]:
+        """Its workers: forked, so they bear its command line."""
         path = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
         try:
-            return [int(pid) for pid in path.read_text().split()]
+            return [
+                int(pid)
+                for pid in path.read_text().split()
+                if b"manage.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
         except OSError:
             return []
 
@@ -129,6 +144,10 @@ class Workers:
                 continue
             return True
         return False
+
+    def forget_rings(self) -> None:
+        with queue.connect(timeout=1) as redis:
+            redis.flushdb()
 
     def stop(self) -> None:
         for process in self.started:

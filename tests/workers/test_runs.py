@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
 
 from agents.approvals import decide
-from agents.models import Approval, Run, ToolCall
+from agents.models import Agent, Approval, Run, ToolCall
 from agents.runs import runner, start
+from agents.runs.edits import ForkEdits
+from checkpoints.errors import NotPermitted
+from checkpoints.models import Branch, Checkpoint
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -243,6 +247,48 @@ def test_a_waiting_run_is_cancelled_at_once_and_its_calls_never_run(
     assert server.requests[-1]["messages"][-2]["role"] == "tool"
 
 
+def test_a_person_who_leaves_in_the_middle_stops_the_run_before_its_next_step(
+    begin, server, alice, bob, work
+):
+    server.will_call("c1", "look", what="LIS to NYC")
+    server.will_say("Found.")
+    run = begin()
+
+    def leave_after_the_first_step() -> bool:
+        run.refresh_from_db()
+        if run.steps == 1:
+            User.objects.filter(pk=alice.user_id).update(is_active=False)
+        return False
+
+    runner.work(run.pk, stopping=leave_after_the_first_step)
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "needs_owner")
+    assert kinds(run) == ["input", "model", "error"]
+    again = start.retry(run, by=bob)
+    work()
+    again.refresh_from_db()
+    assert again.status == "succeeded"
+
+
+def test_an_agent_that_is_switched_off_takes_up_nothing_more(
+    begin, work, server, alice
+):
+    server.will_call("c1", "give_up")
+    run = begin()
+    work()
+    Agent.objects.update(enabled=False)
+    source = Checkpoint.objects.get(branch=run.branch, step=0)
+    for ask in (
+        lambda: begin(),
+        lambda: start.send_message(run.branch, message="Go on.", by=alice),
+        lambda: start.retry(run, by=alice),
+        lambda: start.fork_run(source, edits=ForkEdits(), name="", by=alice),
+    ):
+        with pytest.raises(NotPermitted, match="switched off"):
+            ask()
+    assert Run.objects.count() == Branch.objects.count() == 1
+
+
 def test_a_repeated_ring_does_nothing(begin, work, server):
     server.will_say("Hello.")
     run = begin()
@@ -255,3 +301,35 @@ def test_a_repeated_ring_does_nothing(begin, work, server):
 def _look() -> dict[str, object]:
     function = {"name": "look", "arguments": '{"what": "again"}'}
     return {"id": "c1", "type": "function", "function": function}
+
+
+def test_a_call_that_broke_is_made_again_with_the_same_key(begin, work, server, alice):
+    server.will_call("c1", "book", item="TP 209", price="100")
+    server.will_say("Booked.")
+    # The effect takes place, and each time the answer is lost.
+    server.ledger_fault("drop_after", times=3)
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "tool_broke")
+    again = start.retry(run, by=alice)
+    work()
+    again.refresh_from_db()
+    assert again.status == "succeeded"
+    assert [effect["applied"] for effect in server.ledger()] == [True, *[False] * 3]
+    assert kinds(run) == ["input", "model", "error", "tool", "model"]
+
+
+def test_after_a_broken_call_a_message_leaves_it_in_doubt(begin, work, server, bob):
+    server.will_call("c1", "book", item="TP 209", price="100")
+    server.ledger_fault("drop_after", times=3)
+    run = begin()
+    work()
+    received = len(server.ledger())
+    server.will_say("I do not know whether it is booked.")
+    start.send_message(run.branch, message="Do not book it.", by=bob)
+    work()
+    assert len(server.ledger()) == received
+    told = server.requests[-1]["messages"][-2]
+    assert told["role"] == "tool"
+    assert "not known" in told["content"]

@@ -114,22 +114,49 @@ def _add(brief: Brief, text: str) -> Brief:
         words = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
         number = nights[1].lower()
         brief = replace(brief, nights=words.get(number) or int(number))
+    return _dated(brief, text)
+
+
+def with_orders(brief: Brief, prompt: str) -> Brief:
+    """The dates and times that the system prompt orders win over all others."""
+    return _dated(brief, prompt)
+
+
+def _dated(brief: Brief, text: str) -> Brief:
     anchor = brief.depart or (brief.due.date() if brief.due else TODAY)
     for clause in re.split(r"[.;!?](?!\d)|,(?! \d)| and | then |\n", text):
         moment = _time(clause)
-        found = DATE.search(clause)
-        if found:
-            anchor = _date(found, anchor)
-            if END.search(clause):
+        if found := _find_date(clause):
+            ends, due = END.search(clause), moment or DUE.search(clause)
+            if found["weekday"] and brief.due and not ends and not due:
+                # `leave on Sunday`: the last one before they must be there.
+                back = (brief.due.weekday() - _weekday(found)) % 7
+                anchor = brief.due.date() - timedelta(days=back)
+            else:
+                anchor = _date(found, anchor)
+            if ends:
                 brief = replace(brief, until=anchor)
-            elif moment or DUE.search(clause):
-                due = datetime.combine(anchor, moment or time(23, 59))
-                brief = replace(brief, due=due)
+            elif due:
+                at = moment or time(23, 59)
+                brief = replace(brief, due=datetime.combine(anchor, at))
             else:
                 brief = replace(brief, depart=anchor)
         elif moment and DUE.search(clause):
             brief = replace(brief, due=datetime.combine(anchor, moment))
     return brief
+
+
+def _find_date(clause: str) -> re.Match[str] | None:
+    """The first date; `sun`, `sat` and `wed` in small letters are other words."""
+    for found in DATE.finditer(clause):
+        word = found["weekday"]
+        if not word or word[0].isupper() or found[0].lower().endswith("day"):
+            return found
+    return None
+
+
+def _weekday(found: re.Match[str]) -> int:
+    return DAYS.index(found["weekday"][:3].lower())
 
 
 def _traveller(text: str) -> str | None:
@@ -187,8 +214,7 @@ def _date(found: re.Match[str], anchor: date) -> date:
     if found["near"]:
         return TODAY + timedelta(days=found["near"].lower() == "tomorrow")
     if found["weekday"]:
-        wanted = DAYS.index(found["weekday"][:3].lower())
-        return anchor + timedelta(days=(wanted - anchor.weekday()) % 7)
+        return anchor + timedelta(days=(_weekday(found) - anchor.weekday()) % 7)
     month = MONTHS.index((found["month"] or found["month2"])[:3].lower()) + 1
     day = int(found["day"] or found["day2"])
     year = int(found["year"] or found["year2"] or (2026 if month > 8 else 2027))

@@ -58,3 +58,11 @@ def rate_limited(retry_after: str) -> ApiError:
         code="rate_limit_exceeded",
         headers={"Retry-After": retry_after},
     )
+
+
+def no_model(name: str) -> ApiError:
+    return ApiError(
+        404,
+        f"The model `{name}` does not exist or you do not have access to it.",
+        code="model_not_found",
+    )

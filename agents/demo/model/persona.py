@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.demo.model import chat, desk, transcript, wire
 from agents.demo.model.choose import MINI, PRO
+from agents.demo.model.errors import no_model
 
 MODELS = ("scripted-1", MINI, PRO)
 CREATED = 1_790_000_000  # seconds; a constant, since nothing was trained
@@ -16,6 +17,14 @@ def models() -> list[dict[str, Any]]:
         {"id": name, "object": "model", "created": CREATED, "owned_by": "holdpoint"}
         for name in MODELS
     ]
+
+
+def model(name: str) -> dict[str, Any]:
+    """Raises ApiError for one that is not listed; it would answer all the same."""
+    for known in models():
+        if known["id"] == name:
+            return known
+    raise no_model(name)
 
 
 def answer(body: dict[str, Any]) -> wire.Message:

@@ -16,41 +16,7 @@ from typing import Any
 
 from agents.demo.model import wire
 from agents.demo.model.errors import invalid
-
-FAULTS = frozenset(
-    {
-        "bad_arguments",  # a call whose arguments do not fit any sensible schema
-        "cut",  # the connection ends in the middle of the answer
-        "drop",  # the connection ends before the answer
-        "empty",  # an answer without text and without calls
-        "filter",  # finish_reason content_filter
-        "garbage",  # 200 with a body that is not JSON
-        "hang",  # no answer for `seconds`, then the connection ends
-        "length",  # the answer is cut by the token limit
-        "malformed",  # a call whose arguments are not JSON
-        "overflow",  # 400 context_length_exceeded
-        "refusal",  # the model declines
-        "slow",  # the answer comes after `seconds`
-        "unknown_tool",  # a call to a tool that was not offered
-    }
-)  # and any status from 400 to 599, as "429"
-
-
-@dataclass
-class Fault:
-    kind: str
-    times: int | None = 1  # None: until reset
-    match: str = ""  # in the last user message
-    turn: int | None = None  # only with this many assistant messages before
-    target: str = "model"  # or "ledger"
-    seconds: float = 60.0
-    retry_after: str = "1"  # seconds, as the header carries it
-
-    def __post_init__(self) -> None:
-        known = self.kind in FAULTS or self.kind == "drop_after"
-        status = self.kind.isdigit() and 400 <= int(self.kind) <= 599
-        if not known and not status:
-            raise invalid(f"Unknown fault '{self.kind}'.", "faults")
+from agents.demo.model.faults import Fault, model_fault
 
 
 @dataclass(frozen=True)
@@ -71,15 +37,6 @@ def last_user_text(body: Mapping[str, Any]) -> str:
 
 def turns(body: Mapping[str, Any]) -> int:
     return sum(message["role"] == "assistant" for message in body["messages"])
-
-
-def model_fault(model: str) -> Fault | None:
-    """`scripted-500` and its like always fail that way: faults without a control call."""
-    _, _, kind = model.partition("scripted-")
-    kind = kind.replace("-", "_")
-    if kind in FAULTS or (kind.isdigit() and 400 <= int(kind) <= 599):
-        return Fault(kind, times=None)
-    return None
 
 
 class Script:

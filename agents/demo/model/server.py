@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agents.demo.model import persona, wire
-from agents.demo.model.errors import ApiError, context_overflow, invalid, rate_limited
+from agents.demo.model import faults, persona, wire
+from agents.demo.model.errors import ApiError, context_overflow, invalid
+from agents.demo.model.faults import Fault
 from agents.demo.model.ledger import Ledger
-from agents.demo.model.script import Fault, Script
+from agents.demo.model.script import Script
 from agents.demo.model.validate import check_key, check_request
 
 BODY_LIMIT = 32 * 1024 * 1024  # bytes
@@ -114,6 +115,9 @@ class Handler(BaseHTTPRequestHandler):
             case "GET", ["v1", "models"]:
                 check_key(self.headers.get("Authorization"))
                 self._json(200, {"object": "list", "data": persona.models()})
+            case "GET", ["v1", "models", name]:
+                check_key(self.headers.get("Authorization"))
+                self._json(200, persona.model(name))
             case "POST", ["v1", "chat", "completions"]:
                 self._complete()
             case "POST", ["ledger", kind]:
@@ -173,68 +177,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def _reply(self, body: dict[str, Any], fault: Fault | None) -> wire.Message:
         if fault:
-            self._fail(body, fault)
+            if fault.kind in ("hang", "slow"):
+                self._wait(fault.seconds)
+            if fault.kind in ("hang", "drop"):
+                raise Dropped
+            faults.refuse(fault, body)
         asked = wire.prompt_tokens(body)
         if asked > wire.CONTEXT_LIMIT:
             raise context_overflow(wire.CONTEXT_LIMIT, asked)
-        offered = [tool["function"]["name"] for tool in body.get("tools") or []]
-        match fault.kind if fault else None:
-            case "refusal":
-                refusal = "I'm sorry, but I can't help with that."
-                return {"role": "assistant", "content": None, "refusal": refusal}
-            case "malformed":
-                name = offered[0] if offered else "search_flights"
-                return wire.use([wire.call(name, '{"destination": "New Yo')])
-            case "bad_arguments":
-                name = offered[0] if offered else "search_flights"
-                return wire.use([wire.call(name, {"colour": 7})])
-            case "unknown_tool":
-                return wire.use([wire.call("teleport", {"to": "New York"})])
-            case "empty":
-                return wire.say("")
-            case "filter":
-                return {**wire.say(""), "finish_reason": "content_filter"}
+        if fault and (odd := faults.odd_reply(fault, body)):
+            return odd
         services = self.server.services
         reply = services.script.reply(body) or services.answer(body)
         if fault and fault.kind == "length":
-            cut = wire.text_of(reply)[:40] or "I will"
-            return {**wire.say(cut), "finish_reason": "length"}
+            return faults.cut_short(reply)
         return reply
-
-    def _fail(self, body: dict[str, Any], fault: Fault) -> None:
-        """Faults that come instead of an answer."""
-        match fault.kind:
-            case "429":
-                raise rate_limited(fault.retry_after)
-            case "overflow":
-                asked = wire.prompt_tokens(body) + wire.CONTEXT_LIMIT
-                raise context_overflow(wire.CONTEXT_LIMIT, asked)
-            case "404":
-                raise ApiError(
-                    404,
-                    f"The model `{body['model']}` does not exist or you do not have"
-                    " access to it.",
-                    code="model_not_found",
-                )
-            case "401":
-                raise ApiError(
-                    401, "Incorrect API key provided.", code="invalid_api_key"
-                )
-            case "400":
-                raise invalid("The request was not accepted.", None)
-            case "drop":
-                raise Dropped
-            case "hang":
-                self._wait(fault.seconds)
-                raise Dropped
-            case "slow":
-                self._wait(fault.seconds)
-            case kind if kind.isdigit():
-                raise ApiError(
-                    int(kind),
-                    "The server had an error while processing your request. Sorry!",
-                    kind="server_error",
-                )
 
     def _stream(
         self, answer: dict[str, Any], *, usage: bool, fault: Fault | None

@@ -54,7 +54,7 @@ CAREFUL = re.compile(
 ASK = re.compile(
     r"(?:ask|consult|check with|confirm with)\s+(?:the |your |his |her )?"
     r"(?:travell?er|passenger|executive|him|her|them|me|us|someone|a person)"
-    r"|(?:ask|confirm|check)(?: first)? before|ask first|get (?:a |their )?confirmation",
+    r"|(?:ask|confirm)(?: first)? before|ask first|get (?:a |their )?confirmation",
     re.IGNORECASE,
 )
 PROPOSE = re.compile(

@@ -63,6 +63,10 @@ OPENING = (
     "Let me read the traveller's profile and our policy.",
     "First, who travels and what the policy says.",
 )
+HOTELS = ("Now a room in {city}.", "And the hotels in {city}.")
+HOTEL_POLICY = ("What may a night cost?", "The policy on hotels, to be sure.")
+ROOM = ("A room at {hotel}: {why}", "{hotel} for the nights: {why}")
+TELL = ("Sending {address} the itinerary.", "The itinerary goes to {address}.")
 BOOK = (
     "The fare is held; booking {it}.",
     "Now the ticket: {it}.",
@@ -119,13 +123,14 @@ class Voice:
         )
         which = ""
         if brief.due:
-            lands = best.lands(careful=looks)
             which = f" that lands before {brief.due:%H:%M} on {day(brief.due)}"
-            which += f" (it lands {day(lands)} at {lands:%H:%M})"
         if wishes.limit is not None:
             which += f" under {money(wishes.limit)}"
         said = self.pick(WHY, lead=lead, kind=kind, which=which, more=MORE[lead])
         parts = [said]
+        if brief.due:
+            lands = best.lands(careful=looks)
+            parts.append(f"It lands {day(lands)} at {lands:%H:%M}")
         if wishes.prefer and best.airline in wishes.prefer:
             parts.append(f"{best.airline} is preferred")
         if best.cabin in LONG:

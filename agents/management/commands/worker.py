@@ -14,6 +14,9 @@ class Command(BaseCommand):
         "Work on runs until SIGTERM or Ctrl-C; a run in hand is left between two steps."
     )
 
+    # Pages and admin are no business of this process; the web process checks them.
+    requires_system_checks: tuple[str, ...] = ()
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--pool", type=int, default=1, metavar="N", help="worker processes (1)"

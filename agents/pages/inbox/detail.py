@@ -106,6 +106,14 @@ class Detail:
         return sum(argument.edited for argument in self.arguments)
 
     @property
+    def results(self) -> list[Argument]:
+        """A result that is an object, as a table; empty for any other."""
+        match self.result:
+            case dict():
+                return [Argument(name, value) for name, value in self.result.items()]
+        return []
+
+    @property
     def result_text(self) -> str:
         return _plain(self.result) or _text(self.result)
 
@@ -161,7 +169,7 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
             _said(decision, opened.open(decision, "content"))
             for decision in approval.decisions.select_related("by").order_by("at")
         ],
-        result=opened.open(call, "result"),
+        result=_result(opened.open(call, "result")),
     )
 
 
@@ -199,6 +207,16 @@ def _table(
         )
         for name in names
     ]
+
+
+def _result(content: Any) -> Any:
+    """What the tool gave: results are kept as the text that the model was sent."""
+    if not isinstance(content, str):
+        return content
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
 
 
 def _plain(value: Any) -> str | None:

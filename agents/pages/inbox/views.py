@@ -10,6 +10,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import HttpResponseClientRefresh
 
 from agents import errors
 from agents.approvals import decide as decisions
@@ -67,11 +68,13 @@ def listing(request: MemberRequest) -> HttpResponse:
     opened = request.GET.get("open", "")
     current = next((one for one in found if str(one.pk) == opened), None)
     tag = queue.tag_of(found, current)
+    if "empty" in request.GET:  # a page without a list: it is drawn anew, or not
+        return HttpResponseClientRefresh() if found else HttpResponse(status=204)
     if same := live.unchanged(request, tag):
         return same
     shown = queue.queue(request.principal, found, show=show, current=current)
     context = {"queue": shown, "open": opened}
-    return live.region(request, "inbox/_list.html", context, shown=tag)
+    return live.region(request, "inbox/_poll.html", context, shown=tag)
 
 
 @require_safe

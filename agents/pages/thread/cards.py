@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints.pure.codec import State
+from checkpoints.pure.codec import State, same
 
 PEOPLE = {"user": "Person", "system": "System", "developer": "System"}
 LONG = 1_200  # characters, and
@@ -90,7 +90,7 @@ def unchanged(before: Sequence[Any], after: Sequence[Any]) -> int:
     """How many messages at the start are the same in both."""
     count = 0
     for one, other in zip(before, after, strict=False):
-        if one != other:
+        if not same(one, other):
             break
         count += 1
     return count

@@ -37,6 +37,7 @@ class Part:
 class ContextView:
     parts: list[Part]
     tokens: int
+    counted: bool  # by the provider
     policy: str
     params: list[tuple[str, Any]]
     left_out: list[str]  # parameters that the model rejected
@@ -47,10 +48,14 @@ class ContextView:
     omitted: int  # messages of the state that were not sent
 
 
-def context_view(manifest: Any, before: State) -> ContextView | None:
+def context_view(
+    manifest: Any, before: State, *, counted: int | None
+) -> ContextView | None:
     """The view of a model step's `context`; None when it records no request.
 
-    `before` is the state that the model was shown: the one before its step.
+    `before` is the state that the model was shown: the one before its step. `counted`
+    are the tokens that the provider counted; what its own parts do not explain is
+    taken for the tools' schemas.
     """
     manifest = manifest if isinstance(manifest, dict) else {}
     sent = manifest.get("request")
@@ -61,17 +66,19 @@ def context_view(manifest: Any, before: State) -> ContextView | None:
     ids = set(sent.get("messages", ()))
     system = sum(_size(m) for m in request.messages[:1] if m["role"] == "system")
     every = sum(_size(m) for m in request.messages) - system
+    rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - every
     parts = _parts(
         [
             ("system", system, "the prompt in params.system"),
             ("messages", every, f"{len(ids)} of {len(messages(before))}"),
-            ("tools", 0, f"{len(listed)} schemas"),
+            ("tools", max(0, rest), f"{len(listed)} schemas, and the frame"),
         ]
     )
     params = sent.get("params")
     return ContextView(
         parts=parts,
-        tokens=sum(part.tokens for part in parts),
+        tokens=counted or sum(part.tokens for part in parts),
+        counted=counted is not None,
         policy=str(sent.get("policy", "")),
         params=[
             (name, value)

@@ -121,12 +121,15 @@ def _lines(change: Change) -> list[DiffLine]:
         return [DiffLine("↕", (Part("same", said),))]
     if change.hunks:
         return text_lines(change.hunks)
-    lines: list[DiffLine] = []
-    if change.kind != "added":
-        lines.append(DiffLine("-", (Part("del", in_line(change.old)),)))
-    if change.kind != "removed":
-        lines.append(DiffLine("+", (Part("ins", in_line(change.new)),)))
-    return lines
+    # Where nothing stands beside it, marking all of it would mark nothing.
+    if change.kind == "added":
+        return [DiffLine("+", (Part("same", in_line(change.new)),))]
+    if change.kind == "removed":
+        return [DiffLine("-", (Part("same", in_line(change.old)),))]
+    return [
+        DiffLine("-", (Part("del", in_line(change.old)),)),
+        DiffLine("+", (Part("ins", in_line(change.new)),)),
+    ]
 
 
 def in_line(value: Any) -> str:

@@ -24,7 +24,7 @@ from checkpoints.pure.compare import Change, compare
 
 KEPT = 3  # unchanged messages that stay in sight, for context
 MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
-MOST_LEAVES = 4_000  # values of a state shown as a tree
+MOST_LEAVES = 1_500  # values of a state shown as a tree
 TAIL = 100  # messages that are left of a state with more
 MOST_RAW = 200_000  # characters
 BLAMED = 10  # entries; each takes one more fold of the history, 5 ms for 1,000 steps
@@ -213,7 +213,7 @@ def _context(history: History, at: Step) -> dict[str, Any]:
         return {"view": None}
     before = history.state_at(record.step - 1) if record.step else {}
     return {
-        "view": context_view(record.context, before),
+        "view": context_view(record.context, before, counted=record.tokens_in),
         "of": record,
         "earlier": record.step != at.step,
     }

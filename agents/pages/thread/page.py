@@ -15,7 +15,7 @@ from agents.pages.thread.map import branch_map
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place
 from agents.pages.thread.rights import actions, composer, waiting
-from agents.pages.thread.status import branch_menu, thread_status, version
+from agents.pages.thread.status import branch_menu, siblings, thread_status, version
 from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import Subject, calls_of, load, marks, queued, totals
 
@@ -83,6 +83,7 @@ def page_context(
             people=subject.people,
             waiting=waiting(subject, calls),
         ),
+        "siblings": siblings(lines, tip, at.step) if at else [],
         "panel": step_panel(subject, tip, at, calls) if at else None,
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed

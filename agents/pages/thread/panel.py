@@ -13,7 +13,7 @@ from agents.pages.thread.effects import CallView, call_views, calls_at
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step, has_failed, is_notable
 from agents.pages.thread.subject import Subject
-from agents.pure.visible import flat
+from agents.pages.thread.trouble import means
 from checkpoints.log.hydrate import StepRecord
 from checkpoints.pure.ops import Op
 
@@ -57,7 +57,28 @@ class StepPanel:
     who: str
     failed: bool
     ways: Ways
-    fork_before: Place | None  # a failed step is forked before it failed
+    means: str  # of its failure
+
+    @property
+    def title(self) -> str:
+        """The label; of an error, which is a whole reason, what it happened to."""
+        if self.at.kind == "error":
+            return f"{self.at.name or 'The run'} failed"
+        return self.at.label
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in full where the step holds that: labels are cut."""
+        if self.added.cards and self.added.cards[-1].text:
+            return self.added.cards[-1].text
+        return self.at.label
+
+    @property
+    def shows_added(self) -> bool:
+        """Whether there is more to see than the reason above and the calls below."""
+        if self.at.kind == "error":
+            return bool(self.added.operations)
+        return bool(self.added.cards or self.added.operations or not self.calls)
 
 
 def step_panel(
@@ -67,7 +88,6 @@ def step_panel(
     who = subject.people.get(at.actor_id or 0, "")
     run_id = getattr(at, "run", None)
     failed = has_failed(at)
-    ways = _ways(subject, place, at)
     return StepPanel(
         at=at,
         record=record,
@@ -78,8 +98,8 @@ def step_panel(
         run=next((run for run in subject.runs if run.pk == run_id), None),
         who=who,
         failed=failed,
-        ways=ways,
-        fork_before=ways.previous if failed else None,
+        ways=_ways(subject, place, at),
+        means=means(at.error_class) if failed else "",
     )
 
 
@@ -149,5 +169,6 @@ def _channels(state: Mapping[str, Any]) -> Iterable[Operation]:
 
 
 def _value(value: Any) -> str:
-    said = flat(json.dumps(value, ensure_ascii=False))
+    """Texts as they read, all else as JSON."""
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return said if len(said) <= VALUE else said[: VALUE - 1] + "…"

@@ -10,6 +10,7 @@ from agents.pages.thread.steps import Wait
 from agents.pages.thread.subject import Subject
 from agents.tools import registry
 
+RETRIED = {Run.Status.FAILED, Run.Status.CANCELLED}
 VIEWER = "Viewers read. An operator of the workspace can send messages and fork."
 
 
@@ -63,7 +64,7 @@ def actions(subject: Subject) -> Actions:
     return Actions(
         fork=True,
         cancel=run if run and run.is_live and not run.cancel_requested else None,
-        retry=run if run and run.status == Run.Status.FAILED else None,
+        retry=run if run and run.status in RETRIED else None,
     )
 
 

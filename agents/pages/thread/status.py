@@ -80,6 +80,20 @@ def branch_menu(lines: Sequence[Line], tip: Place) -> list[MenuItem]:
     ]
 
 
+def siblings(
+    lines: Sequence[Line], tip: Place, step: int
+) -> list[tuple[str, str, str, str]]:
+    """The branches above and below that have this step, too: key, name, addresses."""
+    there = [line for line in lines if line.head_step >= step or line.id == tip.branch]
+    at = next(n for n, line in enumerate(there) if line.id == tip.branch)
+    around = (("ArrowUp", there[max(0, at - 1) : at]), ("ArrowDown", there[at + 1 :]))
+    return [
+        (key, line.name, *tip.step(line.id, step))
+        for key, found in around
+        for line in found[:1]
+    ]
+
+
 def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)

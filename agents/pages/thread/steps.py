@@ -169,6 +169,8 @@ def _pause(
     if step.step == 0:
         return
     before = steps[step.step - 1]
+    if before.branch_id != step.branch_id:
+        return  # forked later: nobody waited
     waited = step.created_at - before.created_at
     if step.latency_ms:
         waited -= timedelta(milliseconds=step.latency_ms)

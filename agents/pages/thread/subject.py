@@ -8,7 +8,7 @@ stored in clear, and no content.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
@@ -31,12 +31,19 @@ from checkpoints.log.hydrate import History, read
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
 
 MOST_MARKS = 500
+# What a step is called by those who may not read its label.
+WITHOUT_CONTENT = {
+    "input": "message",
+    "model": "model call",
+    "interrupt": "asks a person",
+    "error": "failure",
+}
 NOT_LIVE = {Run.Status.SUCCEEDED, Run.Status.FAILED, Run.Status.CANCELLED}
 
 
 @dataclass(frozen=True)
 class Bare:
-    """A step without its content."""
+    """A step without its content: the columns that are stored in clear."""
 
     id: UUID
     branch_id: UUID
@@ -44,15 +51,24 @@ class Bare:
     kind: str
     status: str
     name: str
-    created_at: datetime
-    latency_ms: int | None
-    cost: Decimal | None
+    run: UUID | None
     actor_id: int | None
+    model_requested: str
+    model_returned: str
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+    fingerprint: str
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: Decimal | None
+    latency_ms: int | None
     error_class: str
+    created_at: datetime
 
     @property
     def label(self) -> str:
-        return self.name or self.kind
+        return self.name or WITHOUT_CONTENT.get(self.kind, self.kind)
 
 
 @dataclass(frozen=True)
@@ -231,19 +247,7 @@ def structure(branches: Iterable[Branch], branch: Branch) -> list[Bare]:
     rows = (
         branch.thread.checkpoints.filter(wanted)
         .order_by("step")
-        .values_list(
-            "id",
-            "branch_id",
-            "step",
-            "kind",
-            "status",
-            "name",
-            "created_at",
-            "latency_ms",
-            "cost",
-            "actor_id",
-            "error_class",
-        )
+        .values_list(*(column.name for column in fields(Bare)))
     )
     return [Bare(*row) for row in rows]
 

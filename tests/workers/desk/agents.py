@@ -12,7 +12,16 @@ from decimal import Decimal
 from typing import Any
 from urllib.request import Request, urlopen
 
-from agents.tools import Agent, IdempotencyKey, Rule, ToolError, never, register, tool
+from agents.tools import (
+    Agent,
+    IdempotencyKey,
+    Rule,
+    ToolContext,
+    ToolError,
+    never,
+    register,
+    tool,
+)
 from agents.tools.declare import ask
 
 
@@ -42,6 +51,14 @@ def book(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
 def send(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
     """Send something that cannot be taken back and must not go out twice."""
     return _post("emails", key, {"text": text})
+
+
+@tool(effect="write", idempotent=True, title="Hold {item}", approve=never)
+def hold(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
+    """Hold something, and remember how often."""
+    _post("holds", key, {"item": item})
+    ctx.put("vars", item, ctx.get("vars").get(item, 0) + 1)
+    return "held"
 
 
 @tool(effect="read", title="Look up {what}")
@@ -80,7 +97,7 @@ desk = register(
         "test-desk",
         model="scripted",
         system="You book what you are asked for.",
-        tools=[book, send, look, wait, explode, give_up, question],
+        tools=[book, send, hold, look, wait, explode, give_up, question],
         seed=7,
     )
 )

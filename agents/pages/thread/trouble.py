@@ -1,0 +1,26 @@
+"""What a failure means for the person who looks at it, and what helps."""
+
+from __future__ import annotations
+
+MEANS = {
+    "model_unreachable": "The model's server could not be reached. Retry once it can.",
+    "model_rate_limited": "The model's server refused for now. Retry later.",
+    "model_error": "The model's server answered with an error.",
+    "model_refused": "The model declined to answer. Fork with another prompt.",
+    "context_overflow": "The conversation is longer than the model takes. Fork an "
+    "earlier step, or choose a model with a larger window.",
+    "tool_stopped": "The tool stopped the run. Fork an earlier step to go another way.",
+    "outcome_unknown": "Nobody knows whether the call took effect. Look where it would "
+    "show before you retry.",
+    "too_many_attempts": "Workers took this run up again and again without a step.",
+    "too_many_steps": "The run reached the most steps that it may take.",
+    "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "
+    "it acts for you.",
+    "tool_broke": "A tool failed each time it was tried. Retry once it works again.",
+    "cancelled": "A person cancelled the run.",
+}
+
+
+def means(error_class: str) -> str:
+    """In plain words; empty for a code that says it all itself."""
+    return MEANS.get(error_class, "")

@@ -1,0 +1,159 @@
+"""How a run comes into being: a `ready` row, a grant, and a ring after commit."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from agents.errors import UnknownAgent
+from agents.models import AgentVersion, Run, ToolCall
+from agents.tools import registry
+from agents.tools.versions import agent_version
+from agents.wake import ring
+from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
+from checkpoints.clock import ClockTimestamp
+from checkpoints.errors import NotPermitted
+from checkpoints.models import Branch, Grant, ThreadInput, Workspace
+from checkpoints.pure.codec import clean
+
+LABEL_CHARACTERS = 160
+
+
+def begin(
+    branch: Branch,
+    version: AgentVersion,
+    *,
+    by: UserPrincipal,
+    retry_of: Run | None = None,
+    request_key: UUID | None = None,
+) -> Run:
+    """A run that is ready, acting for `by`, in the open transaction.
+
+    Raises NotPermitted when the workspace has switched the agent off.
+    """
+    if not version.agent.enabled:
+        raise NotPermitted(
+            f"The agent {version.agent.name} is switched off in this workspace."
+        )
+    grant = Grant.objects.create(
+        workspace_id=branch.workspace_id,
+        thread_id=branch.thread_id,
+        user_id=by.user_id,
+        session=by.session,
+    )
+    return _ready(
+        branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
+    )
+
+
+def follow_on(run: Run, said: ThreadInput) -> Run:
+    """The run that answers a message which came in while this one ended.
+
+    It acts for the message's author: under the run's grant when that is the same person.
+    """
+    grant = run.grant
+    if said.author_id is not None and said.author_id != grant.user_id:
+        grant = Grant.objects.create(
+            workspace_id=run.workspace_id,
+            thread_id=run.thread_id,
+            user_id=said.author_id,
+        )
+    branch = Branch.objects.unscoped(Reason.WORKER).get(pk=run.branch_id)
+    return _ready(branch, version_for(branch, ""), grant, said.author_id)
+
+
+def first_words(text: str, characters: int = LABEL_CHARACTERS) -> str:
+    """The beginning, on one line."""
+    line = " ".join(clean(text)[0].split())
+    return line if len(line) <= characters else line[: characters - 1].rstrip() + "…"
+
+
+def _ready(
+    branch: Branch,
+    version: AgentVersion,
+    grant: Grant,
+    started_by: int | None,
+    *,
+    retry_of: Run | None = None,
+    request_key: UUID | None = None,
+) -> Run:
+    run = Run.objects.create(
+        workspace_id=branch.workspace_id,
+        thread_id=branch.thread_id,
+        branch=branch,
+        agent_version=version,
+        grant=grant,
+        started_by_id=started_by,
+        retry_of=retry_of,
+        request_key=request_key,
+        rings=1,
+        rung_at=ClockTimestamp(),
+    )
+    ring(run.pk, fence=branch.fence, n=1)
+    return run
+
+
+def version_for(branch: Branch, agent: str) -> AgentVersion:
+    """The agent that is asked for, or the one that last worked here, as it is now.
+
+    Raises UnknownAgent.
+    """
+    if not agent:
+        runs = Run.objects.unscoped(Reason.WORKER).filter(thread_id=branch.thread_id)
+        # On this branch if any did, else on the thread.
+        last = (
+            runs.filter(branch=branch).order_by("-created_at").first()
+            or runs.order_by("-created_at").first()
+        )
+        if last is None:
+            raise UnknownAgent("", [spec.name for spec in registry])
+        agent = last.agent_version.agent.name
+    workspace = Workspace.objects.get(pk=branch.workspace_id)
+    return agent_version(workspace, registry.agent(agent))
+
+
+def supersede_calls(run_id: UUID) -> None:
+    """What the run had not begun will not be done; the branch's next run says so."""
+    _unbegun().filter(run=run_id).update(
+        status=ToolCall.Status.SUPERSEDED, finished_at=ClockTimestamp()
+    )
+
+
+def abandon_calls(branch: Branch) -> None:
+    """What runs that are over left open on the branch will not be done either.
+
+    Of a call that was under way, nobody knows whether it happened.
+    """
+    _unbegun().filter(branch=branch).update(
+        status=ToolCall.Status.SUPERSEDED, finished_at=ClockTimestamp()
+    )
+    ToolCall.objects.unscoped(Reason.WORKER).filter(
+        branch=branch, status=ToolCall.Status.EXECUTING
+    ).update(status=ToolCall.Status.UNKNOWN, finished_at=ClockTimestamp())
+
+
+def _unbegun() -> ThreadScopedQuerySet[ToolCall]:
+    return ToolCall.objects.unscoped(Reason.WORKER).filter(
+        status__in=[
+            ToolCall.Status.PROPOSED,
+            ToolCall.Status.WAITING,
+            ToolCall.Status.APPROVED,
+        ]
+    )
+
+
+def lock(branch_id: UUID) -> Branch:
+    """The branch's row, locked: a run that is about to end there waits, or we do."""
+    return (
+        Branch.objects.unscoped(Reason.WORKER)
+        .select_for_update(no_key=True)
+        .get(pk=branch_id)
+    )
+
+
+def live_run(branch: Branch) -> Run | None:
+    """The run that is not over, of the one that a branch may have."""
+    return (
+        Run.objects.unscoped(Reason.WORKER)
+        .filter(branch=branch, status__in=Run.LIVE)
+        .first()
+    )

@@ -1,0 +1,122 @@
+"""One call, made: what it gave, what it refused, and what to do when it broke."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+from uuid import UUID
+
+from agents.errors import AgentsError, ArgumentsDoNotFit, ToolError
+from agents.pure.engine import ToolOutcome
+from agents.tools import Tool, ToolContext
+from checkpoints.pure.codec import State
+
+logger = logging.getLogger(__name__)
+
+TRIES = 3  # of one call that broke and may be repeated
+PAUSE = 0.5  # seconds before the second try; doubles
+
+IN_DOUBT = (
+    "Whether this happened is not known: the worker stopped, or the call broke, after "
+    "it had begun. It was not tried again."
+)
+
+
+class CallBroke(AgentsError):
+    """A call that may be repeated broke each time. It stays open: its key is kept.
+
+    Trying the run again makes the same call with the same key, which has its effect
+    once, however often it got through.
+    """
+
+    code = "tool_broke"
+    status = 502
+    retry = True
+
+
+def once(tool: Tool) -> bool:
+    """Whether a second try could be a second effect."""
+    return tool.has_effects and not tool.idempotent
+
+
+def execute(
+    tool: Tool, arguments: dict[str, Any], *, key: UUID, title: str, state: State
+) -> ToolOutcome:
+    """Call the tool. Raises CallBroke.
+
+    A tool refuses with ToolError. Any other exception says nothing about whether the
+    effect took place: then it is tried again, where that is harmless, or left in doubt.
+    """
+    started = time.monotonic()
+    for tried in range(1, TRIES + 1):
+        context = ToolContext(state)
+        try:
+            content = tool.execute(arguments, key=str(key), context=context)
+        except (ToolError, ArgumentsDoNotFit) as refused:
+            return _refused(tool, refused, title, _since(started))
+        except Exception as error:
+            # The edge of foreign code. What it says may be state: into the step only.
+            logger.warning(
+                "a tool raised %s",
+                type(error).__name__,
+                extra={"ids": {"call": key, "tool": tool.name}},
+            )
+            if not tool.has_effects:
+                return _raised(tool, error, title, _since(started))
+            if once(tool):
+                return in_doubt(tool, title)
+            if tried == TRIES:
+                raise CallBroke(
+                    f"{title}: the tool failed {TRIES} times in a row "
+                    f"({type(error).__name__}: {error}). Trying the run again repeats "
+                    "this call with the same key, so it takes effect once at most."
+                ) from error
+            time.sleep(PAUSE * 2 ** (tried - 1))
+        else:
+            return ToolOutcome(
+                content, title, tool.name, ops=context.ops, latency_ms=_since(started)
+            )
+    raise AssertionError("the last try returns or raises")
+
+
+def in_doubt(tool: Tool, title: str) -> ToolOutcome:
+    """What comes of a call that may have happened and must not happen twice."""
+    return ToolOutcome(
+        IN_DOUBT,
+        title,
+        tool.name,
+        failed=True,
+        error_class="outcome_unknown",
+        stop=f"{title}: {IN_DOUBT[0].lower()}{IN_DOUBT[1:]}",
+    )
+
+
+def _refused(
+    tool: Tool, refused: ToolError | ArgumentsDoNotFit, title: str, latency_ms: int
+) -> ToolOutcome:
+    stop = isinstance(refused, ToolError) and refused.stop
+    return ToolOutcome(
+        str(refused),
+        title,
+        tool.name,
+        failed=True,
+        error_class="tool_stopped" if stop else refused.code,
+        stop=str(refused) if stop else "",
+        latency_ms=latency_ms,
+    )
+
+
+def _raised(tool: Tool, error: Exception, title: str, latency_ms: int) -> ToolOutcome:
+    return ToolOutcome(
+        f"The tool failed: {type(error).__name__}: {error}",
+        title,
+        tool.name,
+        failed=True,
+        error_class="tool_raised",
+        latency_ms=latency_ms,
+    )
+
+
+def _since(started: float) -> int:
+    return int((time.monotonic() - started) * 1000)

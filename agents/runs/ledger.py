@@ -1,0 +1,187 @@
+"""The rows of a run's calls: what is intended, what came of it, what a fork may reuse.
+
+A call's row is written with the reply that proposed the call, goes to `executing` in a
+transaction of its own before anything with effects is touched, and gets its result in
+the transaction of the step that records it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+
+from agents.errors import ArgumentsDoNotFit
+from agents.models import ToolCall
+from agents.pure.digest import arguments_digest
+from agents.pure.engine import Call, Step
+from agents.runs.claim import Claim
+from agents.tools import Tool, titles
+from checkpoints.access import ThreadScopedQuerySet
+from checkpoints.clock import ClockTimestamp
+from checkpoints.errors import BadOperation, Fenced
+from checkpoints.gate import Pass, seal
+from checkpoints.keys.hierarchy import thread_keys
+from checkpoints.models import Branch, CheckpointDelta
+from checkpoints.pure.codec import State
+from checkpoints.pure.ops import Op, fold
+
+Status = ToolCall.Status
+
+
+class Ledger:
+    """The calls of the claimed branch that have no result yet."""
+
+    def __init__(self, claim: Claim, *, known: set[UUID]) -> None:
+        """`known`: the checkpoints of the branch, through its forks."""
+        self._claim = claim
+        self._known = known
+        assert claim.branch.head_id is not None  # create_thread() writes step 0
+        self._head = claim.branch.head_id
+        self._tools = {tool.name: tool for tool in claim.agent.tools}
+        self._mac = thread_keys(claim.run.thread_id).mac
+        self._rows: dict[UUID, ToolCall] = {}
+        self.reload()
+
+    def __getitem__(self, key: UUID) -> ToolCall:
+        return self._rows[key]
+
+    def title(self, name: str, arguments: dict[str, Any] | None) -> str:
+        """What people read of a call."""
+        tool = self._tools.get(name)
+        return tool.title(arguments) if tool else titles.plain(name, arguments)
+
+    def reload(self) -> None:
+        """Read the rows anew: people's decisions change some."""
+        over = [Status.SUCCEEDED, Status.FAILED, Status.REJECTED, Status.RESPONDED]
+        rows = self._calls().filter(branch=self._claim.branch)
+        self._rows = {row.pk: row for row in rows.exclude(status__in=over)}
+
+    def propose(self, calls: Iterable[Call], *, reply: UUID | None = None) -> None:
+        """Write the rows of calls that have none. `reply`: the step being committed."""
+        if reply is not None:
+            self._known.add(reply)
+        new = [self._row(call) for call in calls if call.key not in self._rows]
+        if new:
+            # A holder that is being replaced may write the same rows.
+            ToolCall.objects.bulk_create(new, ignore_conflicts=True)
+            self._rows |= {row.pk: row for row in new}
+
+    def intend(self, row: ToolCall) -> None:
+        """Commit that the call is about to happen. Raises Fenced.
+
+        The lock keeps the branch ours until this is committed: whoever takes it next
+        sees the intent. The call's status must be what we judged it by, for the same
+        reason the other way round.
+        """
+        branch = self._claim.branch
+        with transaction.atomic():
+            ours = Branch.objects.for_run(self._claim.principal).filter(
+                pk=branch.pk, fence=branch.fence
+            )
+            if ours.select_for_update(no_key=True).first() is None or not (
+                self._calls()
+                .filter(pk=row.pk, status=row.status)
+                .update(
+                    status=Status.EXECUTING,
+                    attempts=F("attempts") + 1,
+                    started_at=ClockTimestamp(),
+                )
+            ):
+                raise Fenced("Another worker took the branch before the call.")
+        row.status = Status.EXECUTING
+
+    def settle(self, key: UUID, step: Step) -> None:
+        """Record a call's result with its step, in the transaction that is open."""
+        row = self._rows[key]
+        row.status = _settled(row, step)
+        self._calls().filter(pk=key).update(
+            status=row.status,
+            result=seal(row, "result", step.ops[-1][2]["content"]),
+            result_checkpoint=step.id,
+            recorded_from=row.recorded_from,
+            error_class=step.error_class,
+            finished_at=ClockTimestamp(),
+        )
+
+    def recorded(self, row: ToolCall) -> ToolCall | None:
+        """The same call, as the source branch made it after the fork; each is used once."""
+        branch = self._claim.branch
+        used = self._calls().filter(branch=branch).exclude(recorded_from=None)
+        return (
+            self._calls()
+            .filter(
+                branch=branch.parent_id,
+                arguments_digest=row.arguments_digest,
+                status=Status.SUCCEEDED,
+                result_checkpoint__step__gt=branch.fork_step,
+            )
+            .exclude(pk__in=used.values("recorded_from"))
+            .order_by("result_checkpoint__step")
+            .first()
+        )
+
+    def remembered(
+        self, source: ToolCall, opener: Pass, state: State
+    ) -> tuple[Op, ...]:
+        """What a recorded call changed of working memory, where it fits this state."""
+        delta = CheckpointDelta.objects.for_run(self._claim.principal).get(
+            pk=source.result_checkpoint_id
+        )
+        *ops, _ = opener.open(delta, "record")["ops"]  # the last appends the result
+        try:
+            fold(state, ops)
+        except BadOperation:
+            return ()  # an edit has made something else of it: as the edit has it
+        return tuple(ops)
+
+    def _calls(self) -> ThreadScopedQuerySet[ToolCall]:
+        return ToolCall.objects.for_run(self._claim.principal)
+
+    def _row(self, call: Call) -> ToolCall:
+        tool = self._tools.get(call.name)
+        branch = self._claim.branch
+        row = ToolCall(
+            id=call.key,
+            workspace_id=branch.workspace_id,
+            thread_id=branch.thread_id,
+            branch_id=branch.pk,
+            run_id=self._claim.run.pk,
+            # A reply from elsewhere (an import, an edit) has no checkpoint of its own.
+            reply_id=call.reply if call.reply in self._known else self._head,
+            ordinal=call.ordinal,
+            tool=tool.name if tool else "",
+            tool_version=tool.version if tool else "",
+            effect=tool.effect if tool else ToolCall.Effect.NONE,
+        )
+        arguments, reason = _proposed(tool, call)
+        row.title = seal(row, "title", self.title(call.name, call.arguments))
+        row.arguments = seal(row, "arguments", arguments)
+        if reason:
+            row.reason = seal(row, "reason", reason)
+        row.arguments_digest = arguments_digest(
+            self._mac, tool=call.name, version=row.tool_version, arguments=arguments
+        )
+        return row
+
+
+def _proposed(tool: Tool | None, call: Call) -> tuple[dict[str, Any], str]:
+    """The arguments as they are kept, and the model's reason."""
+    if tool is None:
+        return call.arguments or {}, ""
+    try:
+        fitted = tool.fit(call)
+    except ArgumentsDoNotFit:
+        return call.arguments or {}, ""  # kept as they are: the call is refused
+    return fitted.arguments, fitted.reason
+
+
+def _settled(row: ToolCall, step: Step) -> Status:
+    if step.error_class == "outcome_unknown":
+        return Status.UNKNOWN
+    if row.status == Status.SUPERSEDED:
+        return Status.SUPERSEDED
+    return Status.FAILED if step.status == "failed" else Status.SUCCEEDED

@@ -1,0 +1,249 @@
+"""Worker processes: found work, killed at any point, stopped, restarted."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agents.approvals import decide
+from agents.models import Run
+from agents.runs import start
+from checkpoints.models import Checkpoint
+from tests.workers.conftest import ended, kinds, pending, wait_until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended; one that nobody has waited for yet counts."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_worker_takes_a_run_as_soon_as_it_is_started(workers, begin, server):
+    server.always("Hello.")
+    supervisor = workers.start()
+    wait_until(lambda: workers.children(supervisor))
+    first = begin()
+    wait_until(lambda: ended(first))
+    started = time.monotonic()
+    second = begin()
+    wait_until(lambda: ended(second))
+    assert time.monotonic() - started < 5
+    assert second.status == "succeeded"
+    assert second.worker == second.branch.worker == ""
+
+
+TURNS = 4
+KILLS = 8
+
+
+def script(server, name: str) -> None:
+    """A conversation of `name`: in each turn a booking, then an answer."""
+    for turn in range(TURNS):
+        function = {
+            "name": "book",
+            "arguments": f'{{"item": "{name} {turn}", "price": "100"}}',
+        }
+        call = {"id": "same-each-time", "type": "function", "function": function}
+        server.always(
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            match=name,
+            turn=turn,
+        )
+    server.always(f"{name} is done.", match=name, turn=TURNS)
+
+
+EXPECTED = ["input", *["model", "tool"] * TURNS, "model"]
+
+
+def test_killed_again_and_again_no_step_is_lost_and_each_booking_is_made_once(
+    workers, begin, server
+):
+    names = [f"trip-{letter}" for letter in "abcdef"]
+    for name in names:
+        script(server, name)
+    # Tools and model take a while, so that kills meet them, too.
+    server.fault("slow", times=None, seconds=0.05)
+    server.ledger_fault("slow", times=None, seconds=0.05)
+    supervisor = workers.start()
+    runs = [begin(name) for name in names]
+    seen, kills, deadline = 0, 0, time.monotonic() + 40
+    while kills < KILLS and time.monotonic() < deadline and not all(map(ended, runs)):
+        steps = Checkpoint.objects.count()
+        # A run that several workers in a row got nowhere with is given up, so each
+        # gets to store something.
+        if steps > seen and all(run.attempts < 3 for run in runs):
+            time.sleep(random.uniform(0, 0.25))
+            seen = Checkpoint.objects.count()
+            kills += workers.kill_child(supervisor)
+        time.sleep(0.01)
+    wait_until(lambda: all(map(ended, runs)), 40)
+    assert kills >= KILLS / 2
+    assert {run.status for run in runs} == {"succeeded"}
+    for run in runs:
+        assert kinds(run) == EXPECTED
+    applied = Counter(e["body"]["item"] for e in server.ledger() if e["applied"])
+    assert applied == {f"{name} {turn}": 1 for name in names for turn in range(TURNS)}
+
+
+POINTS = [
+    "after claim",
+    "before step",
+    "before commit",
+    "after commit",
+    "after intent",
+    "after effect",
+    "before ask",
+    "after ask",
+    "after decision",
+    "before end",
+]
+
+
+def test_killed_once_at_every_point_a_run_books_once_and_waits_through_restarts(
+    workers, begin, server, bob, tmp_path
+):
+    server.will_call("c1", "book", item="hotel", price="100")
+    server.will_call("c2", "book", item="flight", price="1200")
+    server.will_say("Booked.")
+    arm = {
+        "HOLDPOINT_FAILPOINTS": ",".join(POINTS),
+        "HOLDPOINT_FAILPOINTS_REACHED": str(tmp_path),
+    }
+    first = workers.start(**arm)
+    run = begin()
+    (approval,) = wait_until(lambda: pending(run))
+    first.kill()
+    first.wait()
+    # Nobody is there when it is decided, and the ring is lost.
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    workers.forget_rings()
+    workers.start(**arm)
+    wait_until(lambda: ended(run))
+    assert {point for point in POINTS if not (tmp_path / point).exists()} == set()
+    assert run.status == "succeeded"
+    assert kinds(run) == [
+        *["input", "model", "tool"],
+        *["model", "interrupt", "decision", "tool", "model"],
+    ]
+    applied = [e["body"]["item"] for e in server.ledger() if e["applied"]]
+    assert applied == ["hotel", "flight"]
+
+
+def test_what_must_not_happen_twice_is_left_to_a_person(
+    workers, begin, server, tmp_path
+):
+    server.always(_send("one"), match="first", turn=0)
+    server.always(_send("two"), match="second", turn=0)
+    workers.start(
+        HOLDPOINT_FAILPOINTS="after intent,after effect",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+    )
+    first = begin("first")
+    wait_until(lambda: ended(first))
+    second = begin("second")
+    wait_until(lambda: ended(second))
+    for run in (first, second):
+        assert (run.status, run.error_class) == ("failed", "outcome_unknown")
+    # The first worker died before the effect, the second after it. Neither knows.
+    assert [effect["body"]["text"] for effect in server.ledger()] == ["two"]
+
+
+def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
+    server.will_call_all(
+        ("c1", "wait", {"seconds": 1.0}), ("c2", "book", {"item": "x", "price": "1"})
+    )
+    server.will_say("Done.")
+    supervisor = workers.start(LEASE_SECONDS="1")
+    run = begin()
+    wait_until(lambda: "model" in kinds(run))
+    (slow,) = workers.children(supervisor)
+    os.kill(slow, signal.SIGSTOP)
+    workers.start(LEASE_SECONDS="1")
+    wait_until(lambda: ended(run))
+    os.kill(slow, signal.SIGCONT)
+    time.sleep(1.5)  # it wakes, finds itself fenced, and leaves everything alone
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert kinds(run) == ["input", "model", "tool", "tool", "model"]
+    assert len(server.ledger()) == 1
+    assert not gone(slow)
+    # And it goes on with the next.
+    server.will_say("Hello.")
+    following = begin()
+    wait_until(lambda: ended(following))
+
+
+def test_a_long_call_keeps_its_lease(workers, begin, server):
+    server.will_call("c1", "wait", seconds=3.0)
+    server.will_say("Done.")
+    workers.start(pool=2, LEASE_SECONDS="1")
+    run = begin()
+    wait_until(lambda: ended(run))
+    assert run.status == "succeeded"
+    assert run.branch.fence == 1
+
+
+def test_told_to_stop_a_worker_leaves_its_run_between_two_steps(workers, begin, server):
+    server.will_call_all(*(("c", "wait", {"seconds": 0.3}) for _ in range(10)))
+    server.will_say("Done.")
+    supervisor = workers.start()
+    run = begin()
+    wait_until(lambda: "tool" in kinds(run))
+    children = workers.children(supervisor)
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait(5) == 0
+    assert all(map(gone, children))
+    run.refresh_from_db()
+    assert run.status == "ready"
+    assert (run.attempts, run.branch.holder) == (0, None)
+    workers.start()
+    wait_until(lambda: ended(run))
+    assert run.status == "succeeded"
+    assert kinds(run) == ["input", "model", *["tool"] * 10, "model"]
+
+
+def test_an_idle_pool_stops_quickly_and_its_children_die_with_it(workers):
+    idle = workers.start(pool=2)
+    children = wait_until(lambda: workers.children(idle)[1:] and workers.children(idle))
+    time.sleep(0.5)
+    idle.send_signal(signal.SIGINT)
+    assert idle.wait(4) == 0
+    assert all(map(gone, children))
+    killed = workers.start(pool=2)
+    children = wait_until(
+        lambda: workers.children(killed)[1:] and workers.children(killed)
+    )
+    killed.kill()
+    killed.wait()
+    wait_until(lambda: all(map(gone, children)))
+
+
+def test_a_running_run_is_cancelled_after_its_step(workers, begin, server, alice):
+    server.will_call_all(*(("c", "wait", {"seconds": 0.3}) for _ in range(10)))
+    workers.start()
+    run = begin()
+    wait_until(lambda: "tool" in kinds(run))
+    assert start.cancel(run, by=alice)
+    started = time.monotonic()
+    wait_until(lambda: ended(run))
+    assert time.monotonic() - started < 2
+    assert run.status == "cancelled"
+    assert kinds(run)[-1] == "error"
+    assert Run.objects.get(pk=run.pk).calls.filter(status="superseded").exists()
+
+
+def _send(text: str) -> dict[str, object]:
+    function = {"name": "send", "arguments": f'{{"text": "{text}"}}'}
+    call = {"id": "c", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -1,0 +1,115 @@
+"""What nobody looks after any more, and who finds it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents.models import Run
+from agents.runs import reaper, runner
+from agents.runs.claim import claim
+from agents.wake import wake
+from checkpoints.errors import Fenced
+from checkpoints.log.append import NewStep, commit, writer
+from checkpoints.models import Branch, Checkpoint
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+FAR_OFF = datetime(2099, 1, 1, tzinfo=UTC)
+STEP = NewStep(kind=Checkpoint.Kind.PROGRESS, ops=(), label="late")
+
+
+@pytest.fixture
+def held(begin):
+    """A run in the hands of a worker that is not heard of any more."""
+    run = begin()
+    found = claim(run.pk, "gone")
+    assert found is not None
+    return found
+
+
+def lapse(held) -> None:
+    Branch.objects.filter(pk=held.branch.pk).update(lease_until=LONG_AGO)
+
+
+def test_a_lapsed_lease_ends_and_its_holder_cannot_append_any_more(held):
+    assert reaper.sweep().lapsed == 0
+    lapse(held)
+    assert reaper.sweep().lapsed == 1
+    held.run.refresh_from_db()
+    assert held.run.status == "ready"
+    with pytest.raises(Fenced):
+        commit(writer(held.branch), STEP)
+    assert claim(held.run.pk, "next") is not None
+
+
+def test_a_lapsed_run_can_be_taken_before_any_sweep(held):
+    assert claim(held.run.pk, "next") is None
+    lapse(held)
+    taken = claim(held.run.pk, "next")
+    assert taken is not None
+    assert taken.branch.fence == held.branch.fence + 1
+    with pytest.raises(Fenced):
+        commit(writer(held.branch), STEP)
+
+
+def test_what_a_dead_worker_held_is_free_at_once(held):
+    assert reaper.end_leases("someone else") == 0
+    assert reaper.end_leases("gone") == 1
+    assert reaper.ready() == [held.run.pk]
+
+
+def test_a_run_that_waits_for_nothing_goes_on(begin):
+    run = begin()
+    Run.objects.filter(pk=run.pk).update(status="waiting")
+    assert reaper.sweep().woken == 1
+    run.refresh_from_db()
+    assert run.status == "ready"
+    assert not wake(run.pk)
+
+
+def test_a_ring_that_nobody_heard_is_repeated_later_and_later(begin):
+    run = begin()
+    assert reaper.sweep().rung == 0  # it has only just rung
+    Run.objects.filter(pk=run.pk).update(rung_at=LONG_AGO)
+    assert reaper.sweep().rung == 1
+    assert reaper.sweep().rung == 0
+    run.refresh_from_db()
+    assert run.rings == 2
+
+
+def test_a_run_that_is_not_due_is_neither_rung_for_nor_taken(begin):
+    run = begin()
+    Run.objects.filter(pk=run.pk).update(wake_at=FAR_OFF, rung_at=LONG_AGO)
+    assert reaper.sweep().rung == 0
+    assert reaper.ready() == []
+    assert claim(run.pk, "early") is None
+
+
+def test_an_agent_that_is_not_registered_here_is_left_to_others(begin):
+    run = begin()
+    run.agent_version.agent.name = "someone-elses"
+    run.agent_version.agent.save()
+    assert claim(run.pk, "here") is None
+    run.refresh_from_db()
+    assert (run.status, run.attempts) == ("ready", 0)
+
+
+def test_a_run_that_no_worker_survives_is_given_up_visibly(begin):
+    run = begin()
+    Run.objects.filter(pk=run.pk).update(attempts=5)
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "too_many_attempts")
+    assert Checkpoint.objects.get(branch=run.branch, step=1).kind == "error"
+
+
+def test_a_run_whose_person_left_fails_with_that_reason(begin, alice):
+    run = begin()
+    run.grant.revoked_at = datetime.now(UTC) - timedelta(minutes=1)
+    run.grant.save()
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "needs_owner")
