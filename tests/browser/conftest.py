@@ -172,7 +172,11 @@ class Clerk:
         """Start a run and wait for its thread's page to say so; the page's address."""
         form = self.request.get("/runs/new").text()
         fields = re.findall(r'name="(csrf\w+|request_key)" value="([^"]+)"', form)
-        filled = {"agent": "trip-planner", "message": message, "visibility": "workspace"}
+        filled = {
+            "agent": "trip-planner",
+            "message": message,
+            "visibility": "workspace",
+        }
         thread = self.request.post("/runs/new", form={**dict(fields), **filled}).url
         eventually(lambda: until in self.request.get(thread).text())
         return thread

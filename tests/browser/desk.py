@@ -101,7 +101,10 @@ class Desk:
         self, match: str, calls: list[tuple[str, dict[str, Any]]], then: str
     ) -> None:
         """Answer a message with `match` by these calls, and their results by `then`."""
-        made = [wire.call(tool, given, f"{match}-{n}") for n, (tool, given) in enumerate(calls)]
+        made = [
+            wire.call(tool, given, f"{match}-{n}")
+            for n, (tool, given) in enumerate(calls)
+        ]
         self.model.always(wire.use(made), match=match, turn=0)
         self.model.always(then, match=match, turn=1)
 

@@ -89,9 +89,7 @@ def test_edited_arguments_are_what_runs(desk, visit, refund, script):
 
 
 @SCRIPT
-def test_a_rejection_wants_a_reason_and_the_agent_hears_it(
-    desk, visit, refund, script
-):
+def test_a_rejection_wants_a_reason_and_the_agent_hears_it(desk, visit, refund, script):
     page = visit("/inbox/", as_="mira", script=script)
     open_request(page, refund)
     page.click("text=Reject…")
@@ -187,7 +185,7 @@ def test_a_request_is_decided_with_keys(desk, visit, refund):
     page = visit("/inbox/", as_="mira")
     open_request(page, refund)
     page.keyboard.press("e")
-    expect(page.get_by_label("amount")).to_be_focused()
+    expect(page.get_by_label("booking")).to_be_focused()
     page.keyboard.press("Escape")
     page.click("text=Discard edits")
     page.keyboard.press("d")
