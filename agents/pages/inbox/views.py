@@ -132,6 +132,7 @@ def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
         "inbox/_decided.html",
         to=reverse("agents:approval", args=[pk]),
         say=DONE[verdict].format(decided),
+        just_decided=True,
         **_context(request, detail),
         **_list(request, decided),
     )
@@ -262,7 +263,10 @@ def _context(
             (field, old.value if old.value != field.value else None)
             for field, old in zip(shown, before, strict=True)
         ]
-        context["wrong"] = [field for field in shown if field.error]
+        context["wrong"] = wrong = [field for field in shown if field.error]
+        context["focus"] = next(
+            (field.id for field in (*wrong, *shown) if not field.locked), ""
+        )
         context["elsewhere"] = fields.elsewhere(problems or {}, shown)
     elif problems:
         context["elsewhere"] = [
