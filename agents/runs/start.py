@@ -60,6 +60,10 @@ def start_run(
     Raises UnknownAgent, EmptyMessage, InvalidEdit (params) and NotPermitted.
     """
     _require_operator(by)
+    if visibility == Thread.Visibility.GROUP and (
+        group is None or group.pk not in by.groups
+    ):
+        raise NotPermitted("A thread is shared with a group by one who is in it.")
     text = _said(message)
     if (first := _by_key(by, request_key)) is not None:
         return first
