@@ -10,6 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.pages.text import visible
+from checkpoints.pure.pointer import pointer as step
 
 GROUP = 100  # items of a list; more are folded into groups of as many
 LONG = 240  # characters; longer text is folded and shown as it reads
@@ -39,9 +40,7 @@ class _Tree:
         }
 
     def children(self, pointer: str, value: Any) -> SafeString:
-        items = [
-            (f"{pointer}/{_escaped(key)}", key, child) for key, child in _items(value)
-        ]
+        items = [(pointer + step(key), key, child) for key, child in _items(value)]
         if len(items) <= GROUP or isinstance(value, dict):
             return self.list_of(items)
         return format_html("<ul>{}</ul>", _joined(self.groups(items)))
@@ -129,10 +128,6 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _joined(items: Iterable[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((item,) for item in items))
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _json(value: Any) -> str:

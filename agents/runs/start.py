@@ -14,10 +14,10 @@ from django.db import IntegrityError, transaction
 
 from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
 from agents.models import Approval, Run
+from agents.pure.labels import first_words
 from agents.runs.begin import (
     abandon_calls,
     begin,
-    first_words,
     live_run,
     lock,
     supersede_calls,
