@@ -17,18 +17,21 @@ LONG = 240  # characters; longer text is folded and shown as it reads
 PREVIEW = 60  # characters of a closed branch
 
 
-def tree(value: Any, changed: Mapping[str, str] | None = None) -> SafeString:
+def tree(
+    value: Any, changed: Mapping[str, str] | None = None, *, unfolded: bool = False
+) -> SafeString:
     """The value as nested lists.
 
     `changed` maps JSON Pointers to what is said beside them ("was 990.00", "added");
-    branches that hold one are open and say so.
+    branches that hold one are open and say so. `unfolded` opens every branch.
     """
-    return _Tree(changed or {}).children("", value)
+    return _Tree(changed or {}, unfolded).children("", value)
 
 
 class _Tree:
-    def __init__(self, changed: Mapping[str, str]) -> None:
+    def __init__(self, changed: Mapping[str, str], unfolded: bool) -> None:
         self.changed = changed
+        self.unfolded = unfolded
         self.above = {
             pointer[:at]
             for pointer in changed
@@ -77,7 +80,7 @@ class _Tree:
         return format_html(
             '<li><details{}><summary>{} {}{} <span class="faint" hx-ignore>{}</span>'
             "</summary>{}</details></li>",
-            " open" if inside or pointer in self.changed else "",
+            " open" if inside or pointer in self.changed or self.unfolded else "",
             name,
             size,
             note,
