@@ -163,6 +163,17 @@ async function copy(text) {
   }
 }
 
+function showPane(name) {
+  const panes = document.querySelector(".tri[data-show]");
+  if (!panes) return false;
+  panes.dataset.show = name;
+  for (const tab of document.querySelectorAll("[data-show-pane]")) {
+    if (tab.dataset.showPane === name) tab.setAttribute("aria-current", "true");
+    else tab.removeAttribute("aria-current");
+  }
+  return true;
+}
+
 const CLICKS = {
   "[data-copy]": (control) => copy(control.dataset.copy || location.href),
   "[data-dismiss]": (control) => control.closest(".toast, .note")?.remove(),
@@ -173,13 +184,9 @@ const CLICKS = {
     dialog.close();
   },
   "[data-show-pane]": (control, event) => {
-    const panes = document.querySelector(".tri[data-show]");
-    if (!panes) return;
-    event.preventDefault();
-    panes.dataset.show = control.dataset.showPane;
-    for (const tab of control.parentElement.children) tab.removeAttribute("aria-current");
-    control.setAttribute("aria-current", "true");
+    if (showPane(control.dataset.showPane)) event.preventDefault();
   },
+  ".tri a.step": () => showPane("step"), // who picks a step wants to see it
 };
 
 document.addEventListener("click", (event) => {
@@ -243,7 +250,21 @@ document.addEventListener("change", (event) => {
   if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
 });
 
+// The thumb moves before the server has answered; what is read aloud moves with it.
+document.addEventListener("input", (event) => {
+  if (!event.target.matches("input.scrub")) return;
+  const { value, max } = event.target;
+  const label = document.querySelector(`#step-${value} .l`)?.textContent ?? "";
+  event.target.setAttribute("aria-valuetext", `Step ${value} of ${max}${label && `, ${label}`}`);
+});
+
 // ---- htmx
+
+// A menu that someone opened stays open while the part it stands in is drawn anew.
+htmx.registerExtension("menus", {
+  htmx_before_morph_attr: (element, { attrName, newValue }) =>
+    !(attrName === "open" && newValue === null && element.matches("details.pop")),
+});
 
 document.addEventListener("htmx:config:request", (event) => {
   // A tab that nobody looks at does not poll.
