@@ -168,8 +168,8 @@ function showPane(name) {
   if (!panes) return false;
   panes.dataset.show = name;
   for (const tab of document.querySelectorAll("[data-show-pane]")) {
+    tab.removeAttribute("aria-current");
     if (tab.dataset.showPane === name) tab.setAttribute("aria-current", "true");
-    else tab.removeAttribute("aria-current");
   }
   return true;
 }
@@ -186,7 +186,8 @@ const CLICKS = {
   "[data-show-pane]": (control, event) => {
     if (showPane(control.dataset.showPane)) event.preventDefault();
   },
-  ".tri a.step": () => showPane("step"), // who picks a step wants to see it
+  // Who picks a step from the list wants to see it.
+  ".tri[data-show] a.step": () => showPane("step"),
 };
 
 document.addEventListener("click", (event) => {

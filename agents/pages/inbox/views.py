@@ -21,7 +21,6 @@ from agents.pages.inbox import queue
 from agents.pages.inbox.detail import Detail, find, open_request, tag_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import conflict, invalid, is_fragment, moved_on
-from agents.tools import registry
 
 CANNED_REASONS = (
     "Too expensive",
@@ -290,10 +289,9 @@ def _show(request: MemberRequest) -> str:
 def _schema(approval: Approval) -> dict[str, Any]:
     """What the tool takes; raises 404 where this server does not know the tool."""
     try:
-        tool = registry.tool(approval.run.agent_version.agent.name, approval.call.tool)
-    except (errors.UnknownAgent, errors.UnknownTool) as unknown:
+        return decisions.schema_of(approval)
+    except errors.InvalidDecision as unknown:
         raise Http404 from unknown
-    return tool.schema
 
 
 urlpatterns = [
