@@ -7,6 +7,7 @@ from typing import Any
 
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware, PolicyParts
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.http.response import HttpResponseNotFound
 from django.utils.deprecation import MiddlewareMixin
@@ -53,6 +54,16 @@ class PolicyMiddleware(CSPMiddleware):
         )
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         return super().process_response(request, response)
+
+
+class CharsetMiddleware(MiddlewareMixin):
+    """Text comes as UTF-8. In other charsets that a request may name (UTF-7, Python's
+    own escapes) it could be what no page can show and no column can hold."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        named = (request.content_params or {}).get("charset", "utf-8")
+        if named.strip().lower() not in ("utf-8", "utf8"):
+            raise BadRequest("Only UTF-8 is understood.")
 
 
 class QueuePagesMiddleware(MiddlewareMixin):

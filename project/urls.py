@@ -8,6 +8,7 @@ from project import health
 
 admin.site.site_header = admin.site.site_title = "Holdpoint admin"
 
+handler400 = "agents.pages.refusals.not_understood"
 handler403 = "agents.pages.refusals.not_allowed"
 handler404 = "agents.pages.refusals.not_found"
 

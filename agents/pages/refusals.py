@@ -1,4 +1,4 @@
-"""404 and 403, as a page or, for HTMX, as a note in the place of the fragment."""
+"""400, 403 and 404, as a page or, for HTMX, as a note in the place of the fragment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from django.shortcuts import render
 
 from agents.pages.principal import principal_of
 from agents.pages.respond import is_fragment
+
+
+def not_understood(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """400. Django's own view reads the form, which is what could not be read."""
+    return render(request, "400.html", status=400)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -13,6 +13,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.template.loader import render_to_string
+from django.utils.encoding import iri_to_uri
 from django_htmx.http import HttpResponseClientRedirect
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def hx_location(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse
 
 def see_other(to: str) -> HttpResponse:
     """A redirect that is fetched with GET whatever came before (303)."""
-    return HttpResponse(status=303, headers={"Location": resolve_url(to)})
+    return HttpResponse(status=303, headers={"Location": iri_to_uri(resolve_url(to))})
 
 
 def said(request: HttpRequest, text: str, *, level: str = "success") -> str:

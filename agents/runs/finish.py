@@ -14,7 +14,7 @@ from agents.models import Run
 from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
 from agents.pure.labels import first_words
-from agents.runs.begin import follow_on, supersede_calls
+from agents.runs.begin import abandon_calls, follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced
@@ -51,16 +51,22 @@ def succeed(claim: Claim, save: Also) -> None:
         save()
         let_go(claim)
         _end(claim, Run.Status.SUCCEEDED, finished_at=ClockTimestamp())
-        waiting = ThreadInput.objects.for_run(claim.principal).filter(
-            branch=claim.branch
-        )
-        first = waiting.undelivered().select_related("author").first()
-        if first is not None:
-            follow_on(claim.run, first)
+        _answer_next(claim)
 
 
-def fail(claim: Claim, failure: Failure, save: Callable[[], Writer]) -> None:
-    """Stop for a reason that people read; `save` commits the step that tells it."""
+def fail(
+    claim: Claim,
+    failure: Failure,
+    save: Callable[[], Writer],
+    *,
+    answer_next: bool = False,
+) -> None:
+    """Stop for a reason that people read; `save` commits the step that tells it.
+
+    `answer_next`: a message that came in meanwhile is answered, as one that comes now
+    would be. Only where the run had got as far as taking messages in: each is given
+    one run, not one after the other for ever.
+    """
     with transaction.atomic():
         step = save().step
         let_go(claim)
@@ -72,6 +78,8 @@ def fail(claim: Claim, failure: Failure, save: Callable[[], Writer]) -> None:
             error=seal(claim.run, "error", clean(failure.reason)[0]),
             failed_step=step,
         )
+        if answer_next:
+            _answer_next(claim)
 
 
 def fail_plainly(claim: Claim, writer: Writer, failure: Failure) -> None:
@@ -108,6 +116,15 @@ def cancel(claim: Claim, writer: Writer) -> None:
             error_class=failure.error_class,
         )
         supersede_calls(claim.run.pk)
+
+
+def _answer_next(claim: Claim) -> None:
+    """Start the run that answers a message which came in while this one ended."""
+    waiting = ThreadInput.objects.for_run(claim.principal).filter(branch=claim.branch)
+    first = waiting.undelivered().select_related("author").first()
+    if first is not None:
+        abandon_calls(claim.branch)
+        follow_on(claim.run, first)
 
 
 def error_step(claim: Claim, failure: Failure) -> NewStep:

@@ -240,7 +240,7 @@ class Runner:
         if failure is None:
             finish.succeed(self._claim, save)
         else:
-            finish.fail(self._claim, failure, save)
+            finish.fail(self._claim, failure, save, answer_next=True)
 
     def _commit(self, step: Step, *, actor_id: int | None = None) -> Writer:
         """Write the step and what belongs to it, in the open transaction."""

@@ -116,7 +116,8 @@ def send_message(
     """A message to the branch: for the run that is at work there, or for a new one.
 
     `agent` is needed where none has worked on the thread yet, as on an imported one.
-    Raises EmptyMessage, UnknownAgent and NotPermitted.
+    Raises EmptyMessage, UnknownAgent, NotPermitted, and BranchBusy while the run there
+    is being cancelled.
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
@@ -135,18 +136,27 @@ def send_message(
             locked = lock(branch.pk)
             said.save(force_insert=True)
             audit.record(by, "message", obj=said, branch=branch.pk)
-            if not live_run(locked):
+            if (live := live_run(locked)) is not None:
+                if live.cancel_requested:  # it takes in nothing any more
+                    raise BranchBusy(
+                        "The run here is being cancelled. Send this again in a moment."
+                    )
+            else:
                 # What the last run left undone is not what is asked for now.
                 abandon_calls(locked)
                 begin(locked, version_for(locked, agent), by=by)
     except IntegrityError:
         first = (
-            ThreadInput.objects.for_user(by).filter(request_key=request_key).first()
+            ThreadInput.objects.unscoped(Reason.WORKER)
+            .filter(request_key=request_key, workspace_id=by.workspace_id)
+            .first()
             if request_key is not None
             else None
         )
         if first is None:
             raise
+        if (first.branch_id, first.author_id) != (branch.pk, by.user_id):
+            raise NotPermitted(threads.NOT_YOURS) from None
         return first
     return said
 
@@ -222,6 +232,7 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
     _require_operator(by)
     _require_thread(by, run.thread_id)
     with unscoped(Reason.WORKER), transaction.atomic():
+        lock(run.branch_id)  # so that a message comes before this, or starts a run
         held = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
         if not held.is_live:
             return False
@@ -244,7 +255,10 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
 def _by_key(by: UserPrincipal, request_key: UUID | None) -> Run | None:
     if request_key is None:
         return None
-    return Run.objects.for_user(by).filter(request_key=request_key).first()
+    run = Run.objects.for_user(by).filter(request_key=request_key).first()
+    if run is not None and run.started_by_id != by.user_id:
+        raise NotPermitted(threads.NOT_YOURS)
+    return run
 
 
 def _require_operator(by: UserPrincipal) -> None:

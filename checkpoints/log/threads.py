@@ -19,7 +19,7 @@ from checkpoints.pure.ops import Op
 
 MAIN = "main"  # name of a thread's first branch
 
-_NOT_YOURS = "This request key was used for something else."
+NOT_YOURS = "This request key was used for something else."
 
 
 def create_thread(
@@ -76,7 +76,7 @@ def create_thread(
         if request_key is None or first is None:
             raise
         if first.thread.owner_id != owner_id:
-            raise NotPermitted(_NOT_YOURS) from None
+            raise NotPermitted(NOT_YOURS) from None
         return first
     return _reread(branch)
 
@@ -129,7 +129,7 @@ def fork(
         if request_key is None or first is None:
             raise
         if (first.forked_from_id, first.created_by_id) != (source.pk, by_id):
-            raise NotPermitted(_NOT_YOURS) from None
+            raise NotPermitted(NOT_YOURS) from None
         return first
     return _reread(branch)
 

@@ -155,5 +155,12 @@ def test_a_preference_leads_back_to_this_site_only(client, back):
     assert response["Location"] == "/"
 
 
+@pytest.mark.parametrize("back", ["/a\r\nX-Other: 1", "/threads/?q=\u202eé"])
+def test_a_way_back_is_an_address_whatever_is_in_it(client, back):
+    response = client.post("/preferences", {"theme": "dark", "next": back})
+    assert response["Location"].isascii()
+    assert response["Location"].startswith(("/a%0D%0AX", "/threads/?q=%E2"))
+
+
 def test_preferences_are_posted(client):
     assert client.get("/preferences").status_code == 405

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from uuid import uuid4
 
 import pytest
 
@@ -100,6 +101,22 @@ def test_pages_go_back_and_forth_without_a_gap(browser, make_thread, alice):
     back = text(client.get(way(pages[-1], "prev")))
     assert rows(back) == made[::-1][25:50]
     assert rows(text(client.get(way(back, "prev")))) == made[::-1][:25]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "0001-01-01T00:00:00+23:59",
+        "2026-11-21T00:00:00-23:59",
+        "9999-12-31T23:59:59-23:59",
+        "9999-12-31T23:59:59",
+        "2026-02-30T00:00:00",
+    ],
+)
+@pytest.mark.parametrize("way", ["before", "after"])
+def test_no_cursor_that_someone_makes_up_breaks_the_list(browser, alice, way, moment):
+    answer = browser(alice).get("/threads/", {way: f"{moment}~{uuid4()}"})
+    assert answer.status_code == 200
 
 
 def test_a_search_has_pages_too(browser, make_thread, alice):

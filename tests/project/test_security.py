@@ -8,6 +8,7 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.test import Client
 
+FORM = "application/x-www-form-urlencoded"
 STRICT = {
     "default-src 'none'",
     "script-src 'self'",
@@ -97,3 +98,23 @@ def test_the_asgi_application_answers():
     # In a thread of its own: Playwright keeps a loop in the main one.
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(lambda: asyncio.run(ask())).result() == 200
+
+
+@pytest.mark.parametrize("charset", ["utf-7", "unicode_escape", "zlib", "nonsense"])
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=B", FORM])
+def test_a_form_in_another_charset_than_utf_8_is_refused(client: Client, kind, charset):
+    answer = client.generic(
+        "POST", "/login", b"--B--", content_type=f"{kind}; charset={charset}"
+    )
+    assert answer.status_code == 400
+    assert policy(answer) == STRICT
+    assert client.get("/login", headers={"Content-Type": FORM}).status_code == 200
+
+
+def test_a_form_that_cannot_be_read_is_a_400_with_csrf_checked(settings):
+    settings.DATA_UPLOAD_MAX_NUMBER_FIELDS = 2
+    client = Client(enforce_csrf_checks=True)
+    client.get("/login")
+    answer = client.post("/login", dict.fromkeys("abcd", "1"))
+    assert answer.status_code == 400
+    assert "could not be read" in answer.content.decode()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from django.contrib.auth.models import User
 
 from agents.approvals import decide
+from agents.errors import BranchBusy
 from agents.models import Agent, Approval, Run, ToolCall
-from agents.runs import runner, start
+from agents.pure.engine import Failure
+from agents.runs import finish, runner, start
+from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
-from checkpoints.models import Branch, Checkpoint
+from checkpoints.log.append import writer
+from checkpoints.models import Branch, Checkpoint, ThreadInput
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -198,6 +204,44 @@ def test_a_message_to_a_finished_branch_starts_the_next_run(begin, work, server,
     assert [found.status for found in runs] == ["succeeded", "succeeded"]
     assert kinds(run) == ["input", "model", "input", "model"]
     assert server.requests[-1]["messages"][-1]["content"] == "And now?"
+
+
+def test_a_message_that_comes_while_a_run_fails_is_answered(begin, work, server, bob):
+    run = begin()
+    held = claim(run.pk, "w")
+    start.send_message(run.branch, message="And now?", by=bob)
+    failure = Failure("model_error", "The model is down.")
+    finish.fail(held, failure, lambda: writer(held.branch), answer_next=True)
+    server.will_say("Here I am.")
+    work()
+    runs = Run.objects.filter(thread=run.thread).order_by("created_at")
+    assert [found.status for found in runs] == ["failed", "succeeded"]
+    assert not ThreadInput.objects.undelivered().exists()
+    assert server.requests[-1]["messages"][-1]["content"] == "And now?"
+
+
+def test_a_run_that_is_being_cancelled_takes_no_message(begin, work, server, bob):
+    run = begin()
+    claim(run.pk, "w")
+    assert start.cancel(run, by=bob)
+    with pytest.raises(BranchBusy, match="being cancelled"):
+        start.send_message(run.branch, message="And now?", by=bob)
+    assert not ThreadInput.objects.exists()
+
+
+def test_a_request_key_is_good_for_one_person_and_place(
+    begin, work, server, alice, bob
+):
+    key, other = uuid4(), uuid4()
+    run = begin(request_key=key, visibility="private")
+    start.send_message(run.branch, message="Mine.", by=alice, request_key=other)
+    theirs = begin(by=bob)
+    with pytest.raises(NotPermitted):
+        begin(by=bob, request_key=key)
+    with pytest.raises(NotPermitted):
+        start.send_message(theirs.branch, message="?", by=bob, request_key=other)
+    with pytest.raises(NotPermitted):
+        start.send_message(theirs.branch, message="?", by=alice, request_key=other)
 
 
 def test_a_message_to_a_waiting_run_is_taken_in_when_it_goes_on(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -197,6 +197,7 @@ def _cursor(text: str) -> tuple[datetime, UUID] | None:
     when, _, identifier = text.partition("~")
     try:
         moment = parse_datetime(when)
-        return (moment, UUID(identifier)) if moment else None
-    except ValueError:
+        # In UTC: PostgreSQL knows no offset of sixteen hours.
+        return (moment.astimezone(UTC), UUID(identifier)) if moment else None
+    except (ValueError, OverflowError):
         return None
