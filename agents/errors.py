@@ -9,7 +9,7 @@
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
     ├─ NotEligible                                          not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
-    └─ NotLive, BranchBusy, NotRetryable                    the run is elsewhere by now
+    └─ BranchBusy, NotRetryable                             the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
 expected, and never holds keys or prompts. What a tool or a model server said may
@@ -214,13 +214,6 @@ class ApprovalInvalid(AgentsError):
     """What is about to run is not what was approved, or not by whom it must be."""
 
     code = "approval_invalid"
-    status = 409
-
-
-class NotLive(AgentsError):
-    """The run is over; what was asked needs one that is not."""
-
-    code = "not_live"
     status = 409
 
 

@@ -26,6 +26,7 @@ from agents.errors import ModelFailed
 from agents.pure import completion, prices
 from agents.pure.context import Request
 from agents.pure.engine import Reply, ReplyMeta
+from agents.pure.labels import first_words
 
 CONNECT_SECONDS = 10.0
 BACKOFF_SECONDS = 0.5  # before the second attempt; doubles, with jitter
@@ -336,10 +337,7 @@ def _said(error: openai.APIStatusError) -> str:
 
 
 def _quoted(text: str) -> str:
-    line = " ".join(text.split())
-    return (
-        line if len(line) <= QUOTED_CHARACTERS else line[: QUOTED_CHARACTERS - 1] + "…"
-    )
+    return first_words(text, QUOTED_CHARACTERS)
 
 
 def _retry_after(header: str | None) -> float | None:

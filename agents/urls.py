@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
-from agents.pages import fork, runs, shell, start, threads
+from agents.pages import fork, runs, shell, start
 from agents.pages.inbox import views as inbox
 from agents.pages.thread import urls as thread
+from agents.pages.threads import views as threads
 
 app_name = "agents"
 

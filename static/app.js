@@ -163,6 +163,17 @@ async function copy(text) {
   }
 }
 
+function showPane(name) {
+  const panes = document.querySelector(".tri[data-show]");
+  if (!panes) return false;
+  panes.dataset.show = name;
+  for (const tab of document.querySelectorAll("[data-show-pane]")) {
+    tab.removeAttribute("aria-current");
+    if (tab.dataset.showPane === name) tab.setAttribute("aria-current", "true");
+  }
+  return true;
+}
+
 const CLICKS = {
   "[data-copy]": (control) => copy(control.dataset.copy || location.href),
   "[data-dismiss]": (control) => control.closest(".toast, .note")?.remove(),
@@ -173,13 +184,10 @@ const CLICKS = {
     dialog.close();
   },
   "[data-show-pane]": (control, event) => {
-    const panes = document.querySelector(".tri[data-show]");
-    if (!panes) return;
-    event.preventDefault();
-    panes.dataset.show = control.dataset.showPane;
-    for (const tab of control.parentElement.children) tab.removeAttribute("aria-current");
-    control.setAttribute("aria-current", "true");
+    if (showPane(control.dataset.showPane)) event.preventDefault();
   },
+  // Who picks a step from the list wants to see it.
+  ".tri[data-show] a.step": () => showPane("step"),
 };
 
 document.addEventListener("click", (event) => {

@@ -201,6 +201,8 @@ def _field(
     # A model may have put something else there than the schema says.
     if not _fits(kind, item, choices, value):
         kind, choices = "json", ()
+    if "const" in schema and value is _ABSENT:
+        value = schema["const"]  # what the tool takes when nothing is said
     return Field(
         path=path,
         label=str(schema.get("title") or name.replace("_", " ").capitalize()),

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from agents.errors import AlreadyImported
 from agents.pure.chatlog import Conversation
+from agents.pure.labels import first_words
 from agents.tools import titles
 from checkpoints import audit
 from checkpoints.access import Reason, SystemPrincipal
@@ -23,8 +24,6 @@ from checkpoints.models import Branch, Checkpoint, DataKey, Thread, Workspace
 from checkpoints.pure import ops
 from checkpoints.pure.chain import keyed_digest
 from checkpoints.pure.codec import State
-
-LABEL_CHARACTERS = 100
 
 
 def import_conversations(
@@ -142,15 +141,13 @@ def _said(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
         content = " ".join(_part(part) for part in content)
-    text = " ".join((content or message.get("refusal") or "").split())
+    text = content or message.get("refusal") or ""
     calls = message.get("tool_calls", [])
     if message["role"] == "tool" and message.get("name"):
         text = f"{message['name']}: {text}"
-    elif not text and calls:
+    elif not text.strip() and calls:
         text = ", ".join(_call_title(call["function"]) for call in calls)
-    if len(text) > LABEL_CHARACTERS:
-        text = text[: LABEL_CHARACTERS - 1].rstrip() + "…"
-    return text
+    return first_words(text)
 
 
 def _part(part: dict[str, Any]) -> str:

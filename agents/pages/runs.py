@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import path, reverse
@@ -13,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from agents import errors
 from agents.models import Approval, Run
 from agents.pages import live
+from agents.pages.damage import open_each
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
 from agents.runs import start as service
@@ -56,12 +58,12 @@ def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
         threads={run.thread_id: run.thread for run in runs}.values(),
     )
     return [
-        Row(run, title, branch if run.branch.parent_id else "", error)
+        Row(run, title, (branch or "") if run.branch.parent_id else "", error)
         for run, title, branch, error in zip(
             runs,
-            opened.open_all([run.thread for run in runs], "title"),
-            opened.open_all([run.branch for run in runs], "name"),
-            opened.open_all(runs, "error"),
+            open_each(opened, [run.thread for run in runs], "title"),
+            open_each(opened, [run.branch for run in runs], "name"),
+            open_each(opened, runs, "error"),
             strict=True,
         )
     ]
@@ -121,8 +123,9 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
         again = service.retry(run, by=request.principal)
-    except (errors.NotLive, errors.BranchBusy) as lost:
-        return hx_location(request, _thread(run), say=str(lost))
+    except errors.AgentsError as refused:  # NotRetryable, BranchBusy, UnknownAgent
+        messages.error(request, str(refused))
+        return hx_location(request, _thread(run))
     return hx_location(request, _thread(again), say="A new run goes on from the head.")
 
 

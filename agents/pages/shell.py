@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path
@@ -14,6 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST, require_safe
 
 from agents.models import Approval, Run
+from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import see_other
 from checkpoints.access import UserPrincipal
 
@@ -28,6 +28,7 @@ SHORTCUTS = (
             ("Threads", ("g t",)),
             ("Runs", ("g r",)),
             ("This page", ("?",)),
+            ("Search, where there is a search", ("/",)),
             ("Close what is open, leave a field", ("Esc",)),
             ("Send the form one is in", ("Ctrl Enter",)),
         ),
@@ -37,10 +38,11 @@ SHORTCUTS = (
         (
             ("Next, previous request", ("j", "k")),
             ("Open it", ("Enter",)),
-            ("Approve", ("a",)),
-            ("Edit", ("e",)),
-            ("Respond", ("r",)),
+            ("Approve and run", ("a",)),
+            ("Edit the arguments", ("e",)),
+            ("Answer a question", ("r",)),
             ("Reject", ("d",)),
+            ("Waiting, decided", ("1", "2")),
         ),
     ),
     (
@@ -117,8 +119,8 @@ def preferences(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
-def shortcuts(request: HttpRequest) -> HttpResponse:
+@member
+def shortcuts(request: MemberRequest) -> HttpResponse:
     return render(request, "shortcuts.html", {"groups": SHORTCUTS})
 
 

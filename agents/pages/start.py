@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
 from agents.runs.start import start_run
 from agents.tools import registry
-from checkpoints.models import Thread
+from checkpoints.models import Group, Thread
 
 MESSAGE_LENGTH = 8000  # characters
 
@@ -33,14 +34,28 @@ class RunForm(forms.Form):
         },
     )
     title = forms.CharField(max_length=200, required=False)
-    visibility = forms.ChoiceField(
-        choices=[
-            (Thread.Visibility.WORKSPACE, "everyone in the workspace"),
-            (Thread.Visibility.PRIVATE, "only me"),
-        ],
-        initial=Thread.Visibility.WORKSPACE,
-    )
+    visibility = forms.ChoiceField()  # or a group's id
     request_key = forms.UUIDField()
+
+    def __init__(self, *args: Any, groups: Iterable[Group], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.groups = {str(group.pk): group for group in groups}
+        self.fields["visibility"] = forms.ChoiceField(
+            choices=[
+                (Thread.Visibility.WORKSPACE, "everyone in the workspace"),
+                *((pk, f"the group {group}") for pk, group in self.groups.items()),
+                (Thread.Visibility.PRIVATE, "only me"),
+            ]
+        )
+
+    @property
+    def audience(self) -> dict[str, Any]:
+        """Who may see the thread, as `start_run` takes it."""
+        chosen = self.cleaned_data["visibility"]
+        if chosen in self.groups:
+            group = self.groups[chosen]
+            return {"visibility": Thread.Visibility.GROUP, "group": group}
+        return {"visibility": chosen}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -52,9 +67,10 @@ def new_run(request: MemberRequest) -> HttpResponse:
             "Operators and admins of this workspace start runs; your role is "
             f"{principal.role.label.lower()}."
         )
+    groups = Group.objects.for_user(principal).filter(pk__in=principal.groups)
     if request.method != "POST":
-        return _page(request, RunForm(initial=_initial(request)))
-    form = RunForm(request.POST)
+        return _page(request, RunForm(initial=_initial(request), groups=groups))
+    form = RunForm(request.POST, groups=groups)
     if not form.is_valid():
         return _page(request, form, status=422)
     asked: dict[str, Any] = form.cleaned_data
@@ -63,9 +79,9 @@ def new_run(request: MemberRequest) -> HttpResponse:
             agent=asked["agent"],
             message=asked["message"],
             title=asked["title"],
-            visibility=asked["visibility"],
             request_key=asked["request_key"],
             by=principal,
+            **form.audience,
         )
     except errors.UnknownAgent as unknown:
         form.add_error("agent", str(unknown))

@@ -10,24 +10,28 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.pages.text import visible
+from checkpoints.pure.pointer import pointer as step
 
 GROUP = 100  # items of a list; more are folded into groups of as many
 LONG = 240  # characters; longer text is folded and shown as it reads
 PREVIEW = 60  # characters of a closed branch
 
 
-def tree(value: Any, changed: Mapping[str, str] | None = None) -> SafeString:
+def tree(
+    value: Any, changed: Mapping[str, str] | None = None, *, unfolded: bool = False
+) -> SafeString:
     """The value as nested lists.
 
     `changed` maps JSON Pointers to what is said beside them ("was 990.00", "added");
-    branches that hold one are open and say so.
+    branches that hold one are open and say so. `unfolded` opens every branch.
     """
-    return _Tree(changed or {}).children("", value)
+    return _Tree(changed or {}, unfolded).children("", value)
 
 
 class _Tree:
-    def __init__(self, changed: Mapping[str, str]) -> None:
+    def __init__(self, changed: Mapping[str, str], unfolded: bool) -> None:
         self.changed = changed
+        self.unfolded = unfolded
         self.above = {
             pointer[:at]
             for pointer in changed
@@ -36,9 +40,7 @@ class _Tree:
         }
 
     def children(self, pointer: str, value: Any) -> SafeString:
-        items = [
-            (f"{pointer}/{_escaped(key)}", key, child) for key, child in _items(value)
-        ]
+        items = [(pointer + step(key), key, child) for key, child in _items(value)]
         if len(items) <= GROUP or isinstance(value, dict):
             return self.list_of(items)
         return format_html("<ul>{}</ul>", _joined(self.groups(items)))
@@ -78,7 +80,7 @@ class _Tree:
         return format_html(
             '<li><details{}><summary>{} {}{} <span class="faint" hx-ignore>{}</span>'
             "</summary>{}</details></li>",
-            " open" if inside or pointer in self.changed else "",
+            " open" if inside or pointer in self.changed or self.unfolded else "",
             name,
             size,
             note,
@@ -126,10 +128,6 @@ def _items(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _joined(items: Iterable[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((item,) for item in items))
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _json(value: Any) -> str:

@@ -24,13 +24,12 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from agents.errors import ModelFailed
 from agents.pure.context import Request, answers, calls_of, compose, messages_of
+from agents.pure.labels import first_words
 from checkpoints.errors import NotJson
 from checkpoints.ids import uuid7
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State, clean, load_strict
 from checkpoints.pure.ops import Op
-
-LABEL_CHARACTERS = 160
 
 
 @dataclass(frozen=True)
@@ -223,7 +222,7 @@ def advance(
                 unasked.append((call, title))
     if unasked:
         titles = ", ".join(title for _, title in unasked)
-        step = Step(kind="interrupt", status="waiting", label=_label(titles))
+        step = Step(kind="interrupt", status="waiting", label=first_words(titles))
         return Interrupted(step, tuple(call for call, _ in unasked))
     if waiting:
         return Interrupted(None, ())
@@ -297,7 +296,7 @@ def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
         kind="error" if stopped else "tool",
         status="failed" if outcome.failed or stopped else "ok",
         name=outcome.name,
-        label=_label(outcome.stop or outcome.title),
+        label=first_words(outcome.stop or outcome.title),
         ops=(*outcome.ops, result_op(step_id, call, outcome.content)),
         meta=ReplyMeta(latency_ms=outcome.latency_ms),
         error_class=outcome.error_class,
@@ -317,7 +316,7 @@ def _refused(call: Call, refusal: Refuse) -> Step:
         kind="tool",
         status="failed",
         name=refusal.name,
-        label=_label(refusal.title),
+        label=first_words(refusal.title),
         ops=(result_op(step_id, call, refusal.text),),
         error_class=refusal.error_class,
         call=call.key,
@@ -346,7 +345,7 @@ def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
         step = Step(
             kind="error",
             status="failed",
-            label=_label(failure.reason),
+            label=first_words(failure.reason),
             meta=ReplyMeta(
                 model_requested=request.model,
                 temperature=request.temperature,
@@ -362,7 +361,7 @@ def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
     step = Step(
         id=reply.id,
         kind="model",
-        label=_label(_text(message.get("content")) or _titles(calls, tools)),
+        label=first_words(_text(message.get("content")) or _titles(calls, tools)),
         ops=(ops.append("/messages", message),),
         meta=reply.meta,
         context={
@@ -388,11 +387,3 @@ def _titles(calls: Sequence[dict[str, Any]], tools: Tools) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _label(text: str) -> str:
-    """The first words, on one line."""
-    line = " ".join(clean(text)[0].split())
-    if len(line) <= LABEL_CHARACTERS:
-        return line
-    return line[: LABEL_CHARACTERS - 1].rstrip() + "…"

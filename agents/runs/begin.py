@@ -13,9 +13,6 @@ from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import NotPermitted
 from checkpoints.models import Branch, Grant, ThreadInput, Workspace
-from checkpoints.pure.codec import clean
-
-LABEL_CHARACTERS = 160
 
 
 def begin(
@@ -59,12 +56,6 @@ def follow_on(run: Run, said: ThreadInput) -> Run:
         )
     branch = Branch.objects.unscoped(Reason.WORKER).get(pk=run.branch_id)
     return _ready(branch, version_for(branch, ""), grant, said.author_id)
-
-
-def first_words(text: str, characters: int = LABEL_CHARACTERS) -> str:
-    """The beginning, on one line."""
-    line = " ".join(clean(text)[0].split())
-    return line if len(line) <= characters else line[: characters - 1].rstrip() + "…"
 
 
 def _ready(

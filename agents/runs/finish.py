@@ -13,7 +13,8 @@ from django.db import transaction
 from agents.models import Run
 from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
-from agents.runs.begin import first_words, follow_on, supersede_calls
+from agents.pure.labels import first_words
+from agents.runs.begin import follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced

@@ -17,7 +17,7 @@ from agents.approvals.verify import verify_answer
 from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
-from agents.runs.begin import first_words
+from agents.pure.labels import first_words
 from agents.runs.claim import Claim
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass, seal

@@ -14,10 +14,10 @@ from django.db import IntegrityError, transaction
 
 from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
 from agents.models import Approval, Run
+from agents.pure.labels import first_words
 from agents.runs.begin import (
     abandon_calls,
     begin,
-    first_words,
     live_run,
     lock,
     supersede_calls,
@@ -60,6 +60,10 @@ def start_run(
     Raises UnknownAgent, EmptyMessage, InvalidEdit (params) and NotPermitted.
     """
     _require_operator(by)
+    if visibility == Thread.Visibility.GROUP and (
+        group is None or group.pk not in by.groups
+    ):
+        raise NotPermitted("A thread is shared with a group by one who is in it.")
     text = _said(message)
     if (first := _by_key(by, request_key)) is not None:
         return first

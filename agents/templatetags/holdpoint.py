@@ -145,8 +145,10 @@ def kind(value: str, failed: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def state_tree(value: Any, changed: dict[str, str] | None = None) -> SafeString:
-    return tree.tree(value, changed)
+def state_tree(
+    value: Any, changed: dict[str, str] | None = None, unfolded: object = False
+) -> SafeString:
+    return tree.tree(value, changed, unfolded=bool(unfolded))
 
 
 @register.filter

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from agents.pure.labels import first_words
+
 VALUE_CHARACTERS = 60
 TITLE_CHARACTERS = 140
 MISSING = "…"
@@ -21,7 +23,7 @@ _SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def fill(template: str, arguments: Mapping[str, Any]) -> str:
     """The title of a call with these arguments, on one line."""
-    return _capped(
+    return first_words(
         _SLOT.sub(lambda slot: value(arguments.get(slot[1])), template),
         TITLE_CHARACTERS,
     )
@@ -32,7 +34,7 @@ def plain(name: str, arguments: Mapping[str, Any] | None) -> str:
     shown = ", ".join(map(value, (arguments or {}).values()))
     if arguments is None:
         shown = MISSING
-    return _capped(f"{name or 'unnamed tool'}({shown})", TITLE_CHARACTERS)
+    return first_words(f"{name or 'unnamed tool'}({shown})", TITLE_CHARACTERS)
 
 
 def grouped(amount: Any) -> Any:
@@ -55,12 +57,9 @@ def value(argument: Any) -> str:
         case bool():
             return "yes" if argument else "no"
         case list():
-            return _capped(", ".join(map(value, argument)), VALUE_CHARACTERS)
+            return first_words(", ".join(map(value, argument)), VALUE_CHARACTERS)
         case dict():
-            return _capped(", ".join(map(value, argument.values())), VALUE_CHARACTERS)
-    return _capped(str(argument), VALUE_CHARACTERS)
-
-
-def _capped(text: str, characters: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= characters else line[: characters - 1].rstrip() + "…"
+            return first_words(
+                ", ".join(map(value, argument.values())), VALUE_CHARACTERS
+            )
+    return first_words(str(argument), VALUE_CHARACTERS)

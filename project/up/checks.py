@@ -89,8 +89,9 @@ def lint(arguments: list[str]) -> int:
     for name, command in checks.items():
         print(f"{name} …", flush=True)
         environment = production if name == "deployment" else env
+        cached = name == "mypy" and (ROOT / ".mypy_cache").exists()
         done = services.run_quietly(command, environment)
-        if done.returncode and name == "mypy":
+        if done.returncode and cached:
             # What the Django plugin keeps of models goes stale: managers get lost.
             shutil.rmtree(ROOT / ".mypy_cache", ignore_errors=True)
             done = services.run_quietly(command, environment)

@@ -186,7 +186,7 @@ def test_steps_are_named_by_their_first_words_or_their_calls(load, write, histor
     [branch] = imported()
     labels = [record.label for record in history(branch).records]
     assert labels[:3] == ["a b c", "cancel(EHGLP3)", "cancel: cancelled"]
-    assert len(labels[3]) == 100
+    assert len(labels[3]) == 160
 
 
 def test_a_refusal_and_malformed_arguments_are_what_the_model_said(

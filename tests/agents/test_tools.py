@@ -171,7 +171,7 @@ def test_who_must_be_asked():
 
 
 def test_a_title_shows_arguments_and_never_fails():
-    assert book.title(GOOD) == "Book TP 209 for Helen Marsh, 1200.00"
+    assert book.title(GOOD) == "Book TP 209 for Helen Marsh, 1,200.00"
     assert book.title({}) == "Book … for …, …"
     assert book.title(None) == "book(…)"
     assert "\n" not in book.title({**GOOD, "flight": "a\n\n b" * 100})

@@ -233,3 +233,12 @@ def test_a_long_branch_is_shown_around_the_open_step(browser, make_trip, alice):
     assert page.count('class="step"') == 200
     assert "Earlier steps" in page
     assert "Later steps" in page
+
+
+def test_a_phone_without_script_reaches_every_pane(browser, trip, alice):
+    client = browser(alice)
+    page = text(client.get(trip.page(2)))
+    assert 'data-show="step"' in page
+    assert f'href="{trip.page(2)}?pane=steps"' in page
+    assert 'data-show="steps"' in text(client.get(trip.page(2), {"pane": "steps"}))
+    assert 'data-show="inspector"' in text(client.get(trip.page(2), {"tab": "raw"}))

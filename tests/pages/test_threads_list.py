@@ -7,6 +7,7 @@ import re
 import pytest
 
 from agents.models import Run
+from checkpoints.access import Reason
 from tests.pages.conftest import ASKED
 from tests.pages.test_thread_page import text
 
@@ -125,3 +126,21 @@ def test_an_auditor_sees_rows_without_content(browser, trip, auditor):
 
 def test_a_stranger_is_sent_to_sign_in(client, db):
     assert client.get("/threads/")["Location"].startswith("/login")
+
+
+def test_a_list_with_threads_at_work_is_asked_for_anew(browser, trip, alice):
+    client = browser(alice)
+    page = text(client.get("/threads/"))
+    tag = page.partition('hx-ptag="')[2].partition('"')[0]
+    same = client.get("/f/threads/", headers={"HX-PTag": tag})
+    assert same.status_code == 304
+    Run.objects.unscoped(Reason.TEST).update(status="succeeded")
+    anew = client.get("/f/threads/", headers={"HX-PTag": tag})
+    assert rows(text(anew)) == [str(trip.thread.pk)]
+    assert anew["HX-PTag"] != tag
+    assert "hx-ptag" not in text(anew)  # nothing is at work any more
+
+
+def test_a_search_is_not_repeated_every_few_seconds(browser, trip, alice):
+    page = text(browser(alice).get("/threads/", {"q": "board"}))
+    assert 'hx-ptag="' not in page

@@ -11,6 +11,7 @@ from agents.approvals.decide import ineligible
 from agents.errors import UnknownAgent, UnknownTool
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
+from agents.pages.damage import DAMAGE
 from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -77,7 +78,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Detail:
-    """What the detail pane shows. `sealed` says that the reader may not read state."""
+    """What the detail pane shows. `sealed`: the reader may not, or cannot, read state."""
 
     approval: Approval
     sealed: bool
@@ -153,6 +154,14 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
         return Detail(
             approval, sealed=True, why_not="Your role reads the audit log, not state."
         )
+    try:
+        return _opened(principal, approval)
+    except DAMAGE as damage:
+        why_not = f"This request cannot be opened. {damage}"
+        return Detail(approval, sealed=True, why_not=why_not)
+
+
+def _opened(principal: UserPrincipal, approval: Approval) -> Detail:
     opened = gate.admit(principal, purpose="approval", threads=[approval.thread])
     call = approval.call
     proposed = opened.open(call, "arguments")

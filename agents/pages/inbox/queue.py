@@ -7,6 +7,7 @@ from datetime import datetime
 
 from agents.models import Approval
 from agents.pages import live
+from agents.pages.damage import open_each
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.clock import now
@@ -16,7 +17,7 @@ LIMIT = 200  # rows of a list; more than a person clears before looking again
 
 @dataclass(frozen=True)
 class Row:
-    """One request of the list. `title` is None for who may not read state."""
+    """One request of the list. `title` is None where it may not or cannot be read."""
 
     approval: Approval
     title: str | None
@@ -87,9 +88,7 @@ def queue(
     )
 
 
-def _titles(
-    principal: UserPrincipal, approvals: list[Approval]
-) -> list[str] | list[None]:
+def _titles(principal: UserPrincipal, approvals: list[Approval]) -> list[str | None]:
     if not principal.may_read:
         return [None] * len(approvals)
     if not approvals:
@@ -101,7 +100,7 @@ def _titles(
             approval.thread_id: approval.thread for approval in approvals
         }.values(),
     )
-    return opened.open_all([approval.call for approval in approvals], "title")
+    return open_each(opened, [approval.call for approval in approvals], "title")
 
 
 def _by_deadline(rows: list[Row]) -> list[Group]:

@@ -21,7 +21,6 @@ from agents.pages.inbox import queue
 from agents.pages.inbox.detail import Detail, find, open_request, tag_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import conflict, invalid, is_fragment, moved_on
-from agents.tools import registry
 
 CANNED_REASONS = (
     "Too expensive",
@@ -133,6 +132,7 @@ def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
         "inbox/_decided.html",
         to=reverse("agents:approval", args=[pk]),
         say=DONE[verdict].format(decided),
+        just_decided=True,
         **_context(request, detail),
         **_list(request, decided),
     )
@@ -263,7 +263,10 @@ def _context(
             (field, old.value if old.value != field.value else None)
             for field, old in zip(shown, before, strict=True)
         ]
-        context["wrong"] = [field for field in shown if field.error]
+        context["wrong"] = wrong = [field for field in shown if field.error]
+        context["focus"] = next(
+            (field.id for field in (*wrong, *shown) if not field.locked), ""
+        )
         context["elsewhere"] = fields.elsewhere(problems or {}, shown)
     elif problems:
         context["elsewhere"] = [
@@ -286,10 +289,9 @@ def _show(request: MemberRequest) -> str:
 def _schema(approval: Approval) -> dict[str, Any]:
     """What the tool takes; raises 404 where this server does not know the tool."""
     try:
-        tool = registry.tool(approval.run.agent_version.agent.name, approval.call.tool)
-    except (errors.UnknownAgent, errors.UnknownTool) as unknown:
+        return decisions.schema_of(approval)
+    except errors.InvalidDecision as unknown:
         raise Http404 from unknown
-    return tool.schema
 
 
 urlpatterns = [

@@ -20,6 +20,7 @@ from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import Subject, calls_of, load, marks, queued, totals
 
 POLL = "every 2s"
+PANES = ("steps", "step", "inspector")  # one at a time on a phone
 
 
 def page_context(
@@ -95,6 +96,7 @@ def page_context(
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,
         "seen": subject.branch.head_step if seen is None or here is tip else seen,
+        "pane": _pane(request),
         **_addresses(subject, tip, here, at),
         "version": version(subject.branches, subject.runs),
         "poll": POLL if any(run.is_live for run in subject.runs) else "",
@@ -114,6 +116,7 @@ def _addresses(
         "base_place": replace(tip, checkpoint=here.base),
         "scrub_url": reverse("agents:thread_scrub", args=[thread]) + tip.query,
         "live": here.live,
+        "panes": [(pane, here.showing(pane)) for pane in PANES],
     }
     if at is not None:
         back = f"?branch={subject.branch.pk}"
@@ -124,6 +127,12 @@ def _addresses(
                 reverse("agents:fork", args=[thread, before.id]) + back
             )
     return found
+
+
+def _pane(request: HttpRequest) -> str:
+    """What a phone shows: who followed a link to a tab wants to see it."""
+    pane = request.GET.get("pane", "inspector" if "tab" in request.GET else "step")
+    return pane if pane in PANES else "step"
 
 
 def _uuid(request: HttpRequest, name: str) -> UUID | None:

@@ -71,6 +71,10 @@ class Place:
         """Where the page asks whether something happened."""
         return self._address("agents:thread_live", "agents:step_live")
 
+    def showing(self, pane: str) -> str:
+        """The page with this pane in sight, where a screen has room for one."""
+        return f"{self.page}{'&' if self.query else '?'}pane={pane}"
+
     def step(self, branch: UUID, step: int | None) -> tuple[str, str]:
         """Page and fragment of a step known by its number: dots of the branch map."""
         place = self.tip(branch)

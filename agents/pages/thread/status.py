@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.utils.crypto import salted_hmac
-
 from agents.models import Run
+from agents.pages import live
 from agents.pages.thread.map import COLOURS, Line
 from agents.pages.thread.place import Place
 from agents.pages.thread.subject import Subject, failed_step
@@ -98,4 +97,4 @@ def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
     states = sorted((str(run.pk), run.status, run.cancel_requested) for run in runs)
-    return salted_hmac("thread.version", repr((heads, states))).hexdigest()[:20]
+    return live.tag([*heads, *states])

@@ -38,7 +38,6 @@ WITHOUT_CONTENT = {
     "interrupt": "asks a person",
     "error": "failure",
 }
-NOT_LIVE = {Run.Status.SUCCEEDED, Run.Status.FAILED, Run.Status.CANCELLED}
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ def _chosen(
         if wish not in by_id:
             raise Http404
         return by_id[wish]
-    live = [run for run in runs if run.status not in NOT_LIVE]
+    live = [run for run in runs if run.is_live]
     run = newest_run(live) or newest_run(runs)
     if run is not None:
         return by_id[run.branch_id]

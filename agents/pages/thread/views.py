@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 from django_htmx.http import push_url, replace_url
 
+from agents.pages.live import unchanged
 from agents.pages.principal import MemberRequest, member
 from agents.pages.thread.page import page_context
 from agents.pages.thread.status import version
@@ -54,7 +55,7 @@ def live(
     """What a page that shows a thread at work asks for: 304 until something happened."""
     thread = get_object_or_404(Thread.objects.for_user(request.principal), pk=pk)
     tag = version(list(thread.branches.all()), list(thread.runs.all()))
-    if request.headers.get("HX-PTag") == tag:
-        return HttpResponse(status=304)
+    if same := unchanged(request, tag):
+        return same
     context = page_context(request, pk, checkpoint=checkpoint)
     return render(request, "thread/_parts.html", {**context, "polled": True})

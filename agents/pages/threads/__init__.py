@@ -1,0 +1,3 @@
+"""The threads list."""
+
+from __future__ import annotations
