@@ -70,7 +70,7 @@ def database() -> Places:
             " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
         )
         for (table,) in cursor.fetchall():
-            with cursor.copy(f"COPY {table} TO STDOUT") as rows:  # type: ignore[attr-defined]  # psycopg's
+            with cursor.copy(f"COPY {table} TO STDOUT") as rows:
                 text = b"".join(bytes(row) for row in rows)
             binary = [bytes.fromhex(digits.decode()) for digits in _HEX.findall(text)]
             places[f"table {table}"] = b"\n".join([text, *map(unpacked, binary)])
