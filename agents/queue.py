@@ -153,14 +153,6 @@ def ring(run_id: UUID, *, fence: int, n: int) -> bool:
     return True
 
 
-def rings_waiting() -> int | None:
-    """How many rings nobody has taken; None when Redis does not answer."""
-    try:
-        return int(queue(_ringer()).count)
-    except (RedisError, OSError):
-        return None
-
-
 class HoldpointWorker(SimpleWorker):
     """RQ's worker without a fork per job, without remote commands and signals.
 

@@ -251,7 +251,21 @@ document.addEventListener("change", (event) => {
   if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
 });
 
+// The thumb moves before the server has answered; what is read aloud moves with it.
+document.addEventListener("input", (event) => {
+  if (!event.target.matches("input.scrub")) return;
+  const { value, max } = event.target;
+  const label = document.querySelector(`#step-${value} .l`)?.textContent ?? "";
+  event.target.setAttribute("aria-valuetext", `Step ${value} of ${max}${label && `, ${label}`}`);
+});
+
 // ---- htmx
+
+// A menu that someone opened stays open while the part it stands in is drawn anew.
+htmx.registerExtension("menus", {
+  htmx_before_morph_attr: (element, { attrName, newValue }) =>
+    !(attrName === "open" && newValue === null && element.matches("details.pop")),
+});
 
 document.addEventListener("htmx:config:request", (event) => {
   // A tab that nobody looks at does not poll.

@@ -26,6 +26,8 @@ from agents.pages.thread.place import Place
 from agents.pages.thread.rights import VIEWER
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject, calls_of, load
+from agents.pure.context import calls_of as calls_of_reply
+from agents.pure.context import messages_of
 from agents.runs.edits import ForkEdits
 from agents.runs.start import fork_run
 from agents.tools import registry
@@ -233,6 +235,7 @@ def _page(
             cost=sum((step.cost for step in later if step.cost), Decimal(0)) or None,
             latency_ms=sum(step.latency_ms or 0 for step in later),
         ),
+        "answered": _answered(subject, at),
         "agents": [] if subject.runs else [agent.name for agent in registry],
         "back": Place(
             subject.thread.pk,
@@ -243,6 +246,15 @@ def _page(
         + f"?branch={subject.branch.pk}",
     }
     return render(request, "fork.html", context, status=status)
+
+
+def _answered(subject: Subject, at: Step) -> bool:
+    """Whether the agent has answered at this step, so that a run would end at once."""
+    assert subject.history is not None  # `fork` sends away who may not read
+    said = messages_of(subject.history.state_at(at.step))
+    return (
+        bool(said) and said[-1]["role"] == "assistant" and not calls_of_reply(said[-1])
+    )
 
 
 def later_calls(

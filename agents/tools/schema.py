@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, get_type_hints
@@ -23,7 +22,6 @@ Schema = dict[str, Any]
 
 INJECTED = {IdempotencyKey: "key", ToolContext: "ctx"}  # ours to give, not the model's
 _DECIMAL = {"type": "string", "format": "decimal"}
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z")
 
 
 class _Generator(GenerateJsonSchema):
@@ -96,7 +94,7 @@ def exact(value: Any, schema: Schema, root: Schema) -> Any:
     Models write `"price": 1240.5` whatever the schema says; the digits are kept.
     """
     schema = resolve(schema, root)
-    if _is_decimal(schema, root) and type(value) in (int, float):
+    if schema.get("format") == "decimal" and type(value) in (int, float):
         return format(Decimal(json.dumps(value)), "f")
     if isinstance(value, dict):
         properties = schema.get("properties", {})
@@ -136,10 +134,6 @@ def resolve(schema: Schema, root: Schema) -> Schema:
         schema = {**schema, **options[0]}
         del schema["anyOf"]
     return schema
-
-
-def _is_decimal(schema: Schema, root: Schema) -> bool:
-    return schema.get("format") == "decimal"
 
 
 def _problems(error: ValidationError) -> dict[str, str]:

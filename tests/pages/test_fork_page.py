@@ -153,3 +153,10 @@ def test_a_branch_without_an_agent_that_is_installed_says_so(
     assert response.status_code == 422
     assert "No agent is called &#x27;retired&#x27;" in response.content.decode()
     assert not forks(trip).exists()
+
+
+def test_a_step_that_answers_says_that_a_run_would_end_at_once(browser, trip, alice):
+    answered = text(browser(alice).get(f"{trip.page()}fork/{trip.at(4, 'cheap')}/"))
+    assert "a run would end at once" in answered
+    asks = text(browser(alice).get(f"{trip.page()}fork/{trip.at(3)}/"))
+    assert "a run would end at once" not in asks

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from agents.approvals.decide import approve
 from agents.models import Approval, Decision, Run
 from checkpoints.access import Reason
+from checkpoints.keys import hierarchy
 from checkpoints.models import AuditEvent
 from tests.agents.waiting import GOOD, make_waiting
 
@@ -208,6 +209,21 @@ def test_a_form_that_was_tampered_with_decides_nothing(signed_in, alice, booking
     posted = form(booking, "approve") | {"digest": "00" * 32}
     answer = client.post(
         f"/inbox/{booking.pk}/decide", posted, headers={"HX-Request": "true"}
+    )
+    assert answer.status_code == 409
+    assert fresh(booking).is_pending
+
+
+def test_a_request_whose_keys_are_destroyed_cannot_be_decided(
+    signed_in, alice, booking
+):
+    client = signed_in(alice)
+    hierarchy.destroy_thread_keys(booking.thread_id)
+    assert client.get(f"/inbox/{booking.pk}/").status_code == 200
+    answer = client.post(
+        f"/inbox/{booking.pk}/decide",
+        form(booking, "reject", reason="Too dear."),
+        headers={"HX-Request": "true"},
     )
     assert answer.status_code == 409
     assert fresh(booking).is_pending

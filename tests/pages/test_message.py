@@ -75,4 +75,4 @@ def test_an_imported_thread_asks_for_an_agent(browser, make_thread, alice):
     branch = make_thread(owner=alice, origin="import")
     shown = text(browser(alice).get(f"/threads/{branch.thread_id}/"))
     assert "imported" in shown
-    assert '<select id="say-agent"' in shown
+    assert 'id="say-agent"' in shown

@@ -44,10 +44,6 @@ class Flight:
     fares: tuple[Fare, ...]
 
     @property
-    def departs_at(self) -> datetime:
-        return datetime.combine(self.day, self.departs)
-
-    @property
     def arrives(self) -> str:
         """As timetables print it: `13:45`, or `16:55+1` for the next day."""
         days = (self.arrives_at.date() - self.day).days

@@ -17,6 +17,7 @@ from agents.approvals import decide as decisions
 from agents.approvals import fields
 from agents.models import Approval
 from agents.pages import live
+from agents.pages.damage import DAMAGE
 from agents.pages.inbox import queue
 from agents.pages.inbox.detail import Detail, find, open_request, tag_of
 from agents.pages.principal import MemberRequest, member
@@ -119,7 +120,7 @@ def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
         raise Http404
     try:
         _decide(request, current, verdict)
-    except errors.LostRace as lost:
+    except (errors.LostRace, *DAMAGE) as lost:
         return _lost(request, pk, lost)
     except errors.InvalidDecision as wrong:
         return _invalid(request, current, verdict, wrong)
@@ -173,7 +174,7 @@ def _seen(request: MemberRequest) -> decisions.Seen:
         ) from None
 
 
-def _lost(request: MemberRequest, pk: UUID, lost: errors.LostRace) -> HttpResponse:
+def _lost(request: MemberRequest, pk: UUID, lost: Exception) -> HttpResponse:
     now = _get(request, pk)
     detail = open_request(request.principal, now)
     return conflict(

@@ -30,10 +30,6 @@ class CallView:
             return self.call.finished_at - self.call.started_at
         return None
 
-    @property
-    def touches_the_world(self) -> bool:
-        return self.call.effect in {ToolCall.Effect.WRITE, ToolCall.Effect.EXTERNAL}
-
 
 def call_views(
     calls: Sequence[ToolCall], steps: Sequence[Step], opened: Pass | None
