@@ -24,7 +24,7 @@ from redis.retry import Retry
 from rq import Queue, SimpleWorker
 from rq.exceptions import DequeueTimeout, DuplicateJobError, StopRequested
 from rq.job import Job
-from rq.serializers import JSONSerializer
+from rq.serializers import DefaultSerializer, JSONSerializer
 
 logger = logging.getLogger(__name__)
 
@@ -80,16 +80,28 @@ class HoldpointJob(Job):
             return
         raise failure
 
-    def restore(self, raw_data: Any) -> None:
-        """Read the stored job, without what would import, call or repeat something."""
-        super().restore(raw_data)
-        self._success_callback_name = None
-        self._failure_callback_name = None
-        self._stopped_callback_name = None
-        self.webhooks = []
-        self.retries_left = self.retry_intervals = None
-        self.repeats_left = self.repeat_intervals = None
-        self._dependency_ids = []
+
+_restore = Job.restore
+
+
+def _restore_without_calls(job: Job, raw_data: Any) -> None:
+    """Read the stored job, without what would import, call or repeat something."""
+    _restore(job, raw_data)
+    job._success_callback_name = None
+    job._failure_callback_name = None
+    job._stopped_callback_name = None
+    job.webhooks = []
+    job.retries_left = job.retry_intervals = None
+    job.repeats_left = job.repeat_intervals = None
+    job._dependency_ids = []
+
+
+# Where nobody says otherwise, RQ opens pickles and calls what a stored job names, and
+# django-rq's pages say nothing while they count jobs: whoever writes Redis could run code
+# in the web process. There is no other RQ in our processes, so its defaults are ours.
+Job.restore = _restore_without_calls  # type: ignore[method-assign,assignment]
+DefaultSerializer.dumps = JSONSerializer.dumps
+DefaultSerializer.loads = JSONSerializer.loads
 
 
 def connect(*, timeout: float) -> Redis:

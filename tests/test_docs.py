@@ -4,6 +4,10 @@ import ast
 import re
 from pathlib import Path
 
+from django.core.management import get_commands
+
+from project.up.commands import COMMANDS
+
 ROOT = Path(__file__).resolve().parent.parent
 # Read by ./dev, not by the settings.
 OF_DEV = {"PORT", "HOST", "CHROMIUM"}
@@ -28,3 +32,20 @@ def test_every_setting_is_in_the_readme_and_no_other():
     rows = re.findall(r"^\| `([A-Z_]+)` \|", table, re.MULTILINE)
     assert set(rows) - OF_DEV == read_by_settings()
     assert len(rows) == len(set(rows))
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_every_link_between_the_pages_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_command_that_the_pages_name_exists():
+    for page in PAGES:
+        for name in re.findall(r"\./dev ([a-z]+)", page.read_text()):
+            assert name in COMMANDS, f"{page.name}: ./dev {name}"
+        for name in re.findall(r"\bmanage(?:\.py)? ([a-z_]+)", page.read_text()):
+            assert name in get_commands(), f"{page.name}: manage {name}"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import pickle
 from uuid import uuid4
 
 import pytest
 from rq.job import Job
-from rq.serializers import DefaultSerializer, JSONSerializer
+from rq.serializers import JSONSerializer
 
 from agents import queue
+
+
+class Pickles:
+    """What RQ uses by default where it is not told otherwise."""
+
+    dumps = staticmethod(pickle.dumps)
+    loads = staticmethod(pickle.loads)
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ def test_a_pickle_is_not_opened(heard, redis, tmp_path):
         "os.system",
         args=(f"touch {made}",),
         connection=redis,
-        serializer=DefaultSerializer,
+        serializer=Pickles,
         origin="agents",
     )
     job.save()

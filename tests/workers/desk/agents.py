@@ -80,6 +80,12 @@ def explode() -> str:
     raise RuntimeError("the boiler burst")
 
 
+@tool(effect="read", title="Complain about {what}")
+def complain(what: str) -> str:
+    """Raise something that quotes what it was given."""
+    raise LookupError(f"no such thing: {what}")
+
+
 @tool(effect="read", title="Give up")
 def give_up() -> str:
     """Stop the run."""
@@ -97,7 +103,7 @@ desk = register(
         "test-desk",
         model="scripted",
         system="You book what you are asked for.",
-        tools=[book, send, hold, look, wait, explode, give_up, question],
+        tools=[book, send, hold, look, wait, explode, complain, give_up, question],
         seed=7,
     )
 )

@@ -1,0 +1,349 @@
+"""Nothing that people or agents said lies anywhere in clear, after all that can happen.
+
+Each place where text can come from gets a word of its own; after the whole life of a run
+none of them may be found in the database, in Redis, in a log, a session or a cookie.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher, make_password
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from agents import queue
+from agents.demo import seed
+from agents.demo.stories import FAILED, FINISHED, FORKED, WAITING
+from agents.models import Approval, Run, ToolCall
+from checkpoints import gate
+from checkpoints.access import Role, UserPrincipal
+from checkpoints.log.hydrate import read
+from checkpoints.models import Branch, Checkpoint, Membership, Thread
+from tests.workers import leaks
+from tests.workers.conftest import wait_until
+from tests.workers.web import Visitor, web
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+class Canaries:
+    """Words that nobody else says: `birds["title"]` is one of its own."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, str] = {}
+
+    def __getitem__(self, place: str) -> str:
+        word = f"zq{secrets.token_hex(8)}{place.replace(' ', '')}"
+        return self.words.setdefault(place, word)
+
+    def text(self, place: str) -> str:
+        """A text that begins and ends with the word."""
+        return f"{self[place]}, wherever this goes: {self[place]}"
+
+
+@pytest.fixture
+def birds() -> Canaries:
+    return Canaries()
+
+
+@pytest.fixture
+def redis_log() -> Iterator[leaks.RedisLog]:
+    with queue.connect(timeout=5) as redis, leaks.RedisLog(redis) as log:
+        yield log
+
+
+@pytest.fixture
+def visitor(workers, alice, tmp_path) -> Iterator[Visitor]:
+    """Alice, at a web process that says as much as it can be made to say."""
+    # As the web process, which is not a test, hashes it.
+    password = make_password("alice", hasher=PBKDF2PasswordHasher())
+    User.objects.filter(pk=alice.user_id).update(password=password)
+    workers.env["LOG_LEVEL"] = "DEBUG"
+    with web(workers.env, tmp_path / "web.log") as address:
+        person = Visitor(address)
+        person.sign_in("alice", "alice")
+        yield person
+
+
+def test_the_search_finds_what_is_in_clear_in_any_form(make_thread, birds):
+    """Or else the tests below prove nothing."""
+    import base64
+    import zlib
+
+    word = birds["anywhere"]
+    for hidden in (
+        word.encode(),
+        b"x" + word.encode().hex().encode(),
+        *(base64.b64encode(b"ab"[:n] + word.encode() + b" and more") for n in range(3)),
+        leaks.unpacked(b"abc" + zlib.compress(b"so " + word.encode())),
+        leaks.cookies(
+            [base64.urlsafe_b64encode(zlib.compress(word.encode())).decode()]
+        )["cookies"],
+    ):
+        assert leaks.found([word], {"place": hidden}), hidden
+    user = User.objects.create_user("nobody", first_name=word)
+    assert leaks.found([word], leaks.database())
+    user.delete()
+    assert not leaks.found([word], leaks.database())
+    branch = make_thread()
+    Branch.objects.filter(pk=branch.pk).update(head_mac=b"\0\1" + word.encode())
+    assert leaks.found([word], leaks.database())
+
+
+def test_nothing_that_was_said_is_found_in_clear(
+    visitor, workers, server, redis_log, birds, tmp_path, caplog, capsys
+):
+    workers.start(pool=2)
+    live_through_everything(visitor, server, birds, tmp_path)
+    call_command("import_chat", str(chat_log(birds, tmp_path)))
+
+    assert_all_are_stored(birds)
+    places = {
+        **leaks.database(),
+        **redis_log.places(),
+        **leaks.cookies(visitor.kept),
+        "worker log": workers.log.read_bytes(),
+        "web log": (tmp_path / "web.log").read_bytes(),
+        "our log": caplog.text.encode(),
+        "our output": "".join(capsys.readouterr()).encode(),
+    }
+    assert len(places["worker log"]) > 0
+    assert len(places["web log"]) > 0
+    assert any(name.startswith("redis key") for name in places)
+    assert leaks.found(birds.words.values(), places) == []
+
+
+def live_through_everything(
+    alice: Visitor, server: Any, birds: Canaries, tmp_path: Any
+) -> None:
+    # Start. The agent asks for something that a person has to allow.
+    server.will_call("c1", "book", item=birds.text("argument"), price="1200")
+    server.will_call(
+        "c2", "book", item=birds.text("proposed"), price="1300", reason=birds["why"]
+    )
+    server.will_call("c3", "book", item=birds.text("refused"), price="1400")
+    server.will_call("c4", "question", question=birds.text("question"))
+    server.will_call_all(
+        ("c5", "look", {"what": birds.text("looked up")}),
+        ("c6", birds["unknown tool"], {"x": birds["its argument"]}),
+        ("c7", "book", {"item": birds["misfit"], "price": birds["no price"]}),
+        ("c8", "book", f'{{"item": "{birds["not JSON"]}'),
+        ("c9", "complain", {"what": birds.text("exception")}),
+        text=birds.text("said beside calls"),
+    )
+    server.will_say(birds.text("answer"))
+    alice.open("/runs/new")
+    alice.send(
+        "^$|/runs/new",
+        agent="nobody",
+        message=birds["mistake"],
+        title=birds["mistaken"],
+    )
+    assert alice.status == 422
+    alice.send(
+        "^$|/runs/new",
+        agent="test-desk",
+        message=birds.text("message"),
+        title=birds["title"],
+        visibility="workspace",
+    )
+    run = Run.objects.get()
+    decide(alice, run, "", decision="approve")
+    edit = {"arg/item": birds.text("edited"), "arg/price": "1350"}
+    decide(alice, run, "edit", decision="edit", **edit)
+    decide(alice, run, "reject", decision="reject", reason=birds.text("reason"))
+    decide(alice, run, "", decision="respond", response=birds.text("response"))
+    over(run, "succeeded")
+
+    # Say more; the model declines, then a tool stops the run; retry.
+    server.will_refuse(birds.text("refusal"))
+    say(alice, run, birds.text("more"))
+    over(newest(run), "failed")
+    server.will_call_all(("g1", "give_up", {}), text=birds.text("last words"))
+    server.will_say(birds.text("second answer"))
+    say(alice, run, birds.text("once more"))
+    over(newest(run), "failed")
+    alice.open(f"/threads/{run.thread_id}/")
+    alice.send("/retry$")
+    over(newest(run), "succeeded")
+
+    # Fork, with everything changed.
+    server.will_call("f1", "book", item=birds.text("in the fork"), price="1")
+    step = Checkpoint.objects.get(branch=run.branch_id, step=3)
+    alice.open(f"/threads/{run.thread_id}/fork/{step.pk}/")
+    changes = {
+        "name": birds["branch"],
+        "system": birds.text("prompt"),
+        "message": birds.text("other message"),
+    }
+    alice.send("/fork/", **changes, temperature="x")
+    assert alice.status == 422
+    alice.send("/fork/", **changes, temperature="0.5", do="run")
+    branch = Branch.objects.exclude(parent=None).get()
+    forked = Run.objects.get(branch=branch)
+    wait_until(lambda: Approval.objects.pending().filter(run=forked).exists())
+    alice.open(f"/inbox/{Approval.objects.pending().get(run=forked).pk}/")
+    alice.open(f"/threads/{run.thread_id}/?branch={branch.pk}")
+    alice.send("/cancel$")
+    over(forked, "cancelled")
+
+    # Look at everything.
+    for tab in ("diff", "state", "messages", "context", "effects", "raw"):
+        alice.open(f"/threads/{run.thread_id}/?tab={tab}")
+    for page in (
+        f"/threads/?q={birds['searched']}",
+        f"/nowhere/?q={birds['searched']}",
+        "/inbox/?show=decided",
+        "/runs/",
+    ):
+        alice.open(page)
+
+
+def decide(alice: Visitor, run: Run, sheet: str, **values: str) -> None:
+    """The next request of the run, decided on its page."""
+    [approval] = wait_until(lambda: list(Approval.objects.pending().filter(run=run)))
+    alice.open(f"/inbox/{approval.pk}/{sheet}")
+    alice.send("/decide$", **values)
+    approval.refresh_from_db()
+    assert not approval.is_pending, alice.page
+
+
+def say(alice: Visitor, run: Run, message: str) -> None:
+    alice.open(f"/threads/{run.thread_id}/")
+    alice.send("/message$", message=message)
+
+
+def newest(run: Run) -> Run:
+    return Run.objects.filter(thread=run.thread_id).order_by("-created_at")[0]
+
+
+def over(run: Run, status: str) -> None:
+    def ended() -> bool:
+        run.refresh_from_db()
+        return not run.is_live
+
+    wait_until(ended)
+    assert run.status == status, (run.status, run.error_class)
+
+
+def chat_log(birds: Canaries, tmp_path: Any) -> Any:
+    function = {"name": birds["imported tool"], "arguments": birds["imported call"]}
+    log = {
+        "messages": [
+            {"role": "system", "content": birds["imported prompt"]},
+            {"role": "user", "content": birds["imported message"]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "c", "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": birds["imported result"]},
+        ],
+        "note": birds["imported note"],
+    }
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(log))
+    return path
+
+
+# What was typed but never taken.
+NOT_STORED = {"mistake", "mistaken", "searched"}
+
+
+def assert_all_are_stored(birds: Canaries) -> None:
+    """Every word is in what the gate opens: the life above did say all of it."""
+    opened = "\n".join(everything_opened())
+    missing = [
+        place
+        for place, word in birds.words.items()
+        if word not in opened and place not in NOT_STORED
+    ]
+    assert not missing
+
+
+def everything_opened() -> Iterator[str]:
+    """All state and every sealed column of every thread, as a member reads it."""
+    for membership in Membership.objects.exclude(role=Role.AUDITOR):
+        reader = UserPrincipal(
+            user_id=membership.user_id,
+            workspace_id=membership.workspace_id,
+            role=Role(membership.role),
+            can_approve=False,
+            name="",
+        )
+        for thread in Thread.objects.for_user(reader):
+            opened = gate.admit(reader, purpose="test", threads=[thread])
+            yield opened.open(thread, "title")
+            for branch in thread.branches.all():
+                yield opened.open(branch, "name")
+                for record in read(opened, branch).records:
+                    yield json.dumps([record.label, record.ops], ensure_ascii=False)
+            sealed = [*ToolCall.objects.filter(thread=thread), *thread.runs.all()]
+            for row in [*sealed, *thread.inputs.all()]:
+                for name in ("title", "arguments", "effective", "reason", "result"):
+                    if hasattr(row, name):
+                        yield json.dumps(opened.open(row, name), ensure_ascii=False)
+            for approval in thread.approvals.all():
+                for decision in approval.decisions.all():
+                    yield json.dumps(opened.open(decision, "content"))
+
+
+def test_nothing_of_the_demo_is_found_in_clear(
+    transactional_db, redis_log, caplog, capsys
+):
+    call_command("seed_demo")
+    said = set(words_of_the_demo())
+    travellers = ["Tomás Vega", "Helen Marsh", "Daniel Osei", "Ingrid Solberg"]
+    assert all(any(name in text for text in said) for name in travellers)
+    said |= set(travellers)
+    addresses = {text for text in said if "@" in text}
+    assert addresses
+    assert len(said) > 100
+    places = {
+        **leaks.database(),
+        **redis_log.places(),
+        "our log": caplog.text.encode(),
+        "our output": "".join(capsys.readouterr()).encode(),
+    }
+    assert leaks.found(said, places) == []
+    assert seed.SLUG.encode() in places["table public.checkpoints_workspace"]
+
+
+def words_of_the_demo() -> Iterator[str]:
+    """Titles and messages of the stories, and all that the runs made of them."""
+    for story in (FINISHED, WAITING, FAILED, FORKED):
+        yield from (story.title, story.ask)
+    for text in everything_opened():
+        try:
+            yield from strings(json.loads(text))
+        except ValueError:
+            yield text if len(text) > 20 else "Tomás Vega"
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Texts of several words, and addresses. Single words may well be in clear."""
+    match value:
+        case str():
+            inner = _parsed(value)
+            if isinstance(inner, dict | list):
+                yield from strings(inner)
+            elif "@" in value or (len(value) > 12 and value.count(" ") > 1):
+                yield value[:60]
+        case list():
+            for item in value:
+                yield from strings(item)
+        case dict():
+            for item in value.values():
+                yield from strings(item)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
