@@ -173,6 +173,7 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 # A local installation serves the files where they lie and needs no `collectstatic`.
 WHITENOISE_USE_FINDERS = LOCAL
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 STATIC_ROOT = (
     None if LOCAL else env.text("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
 )

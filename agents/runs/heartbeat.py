@@ -71,11 +71,15 @@ class Heartbeat:
             connection.close()
 
     def _look(self) -> None:
-        fence, self.cancel_requested = (
+        now = (
             Run.objects.for_run(self._claim.principal)
+            .filter(pk=self._claim.run.pk)
             .values_list("branch__fence", "cancel_requested")
-            .get(pk=self._claim.run.pk)
+            .first()
         )
+        if now is None:
+            return  # not committed yet, where a transaction of the caller's made it
+        fence, self.cancel_requested = now
         self.lost = fence != self._claim.branch.fence
 
     def _renew(self) -> None:

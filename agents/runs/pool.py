@@ -12,11 +12,13 @@ import logging
 import os
 import random
 import secrets
+import select
 import signal
 import socket
 import sys
 import time
 from dataclasses import dataclass
+from types import FrameType
 from typing import NoReturn
 
 from django.db import Error as DatabaseError
@@ -50,18 +52,28 @@ class Pool:
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
         self.died_young = 0
+        self.stopping = False
+        self.heard, self.bell = os.pipe()
 
     def run(self) -> None:
         """Blocks until SIGTERM or SIGINT, then until no child is left."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        stopping = False
-        while not stopping:
+        os.set_blocking(self.bell, False)
+        signal.set_wakeup_fd(self.bell, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+        while not self.stopping:
             self._start_due()
-            wait = min((at - time.monotonic() for at in self.due), default=60.0)
-            received = signal.sigtimedwait(SIGNALS, max(0.0, wait))
+            self._wait(min((at - time.monotonic() for at in self.due), default=60.0))
             self._bury()
-            stopping = received is not None and received.si_signo != signal.SIGCHLD
         self._stop()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.stopping |= number != signal.SIGCHLD
+
+    def _wait(self, seconds: float) -> None:
+        """Until a signal comes; one that came since the last wait counts."""
+        if select.select([self.heard], [], [], max(0.0, seconds))[0]:
+            os.read(self.heard, 4096)
 
     def _start_due(self) -> None:
         now = time.monotonic()
@@ -76,10 +88,13 @@ class Pool:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
+        # A signal that the child gets before it is itself must not be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if pid == 0:
             _be_child(name, parent, self.work)
         self.children[pid] = Child(name, time.monotonic())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def _bury(self, *, replace: bool = True) -> None:
         """Free what dead children held, and plan their successors."""
@@ -116,7 +131,7 @@ class Pool:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE
         while self.children and time.monotonic() < deadline:
-            signal.sigtimedwait(SIGNALS, deadline - time.monotonic())
+            self._wait(deadline - time.monotonic())
             self._bury(replace=False)
         for pid in self.children:
             os.kill(pid, signal.SIGKILL)
@@ -130,6 +145,9 @@ def _be_child(name: str, parent: int, work: Work) -> NoReturn:
     code = 1
     try:
         _die_with(parent)
+        signal.set_wakeup_fd(-1)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         random.seed()
         attend(name, work)

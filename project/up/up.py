@@ -66,7 +66,11 @@ def _up() -> int:
             scripted = _start_model(supervisor, found.env)
             _manage(supervisor, found.env, "migrate", "--no-input", "-v0")
             demo = found.env["HOLDPOINT_DEMO"] == "True"
-            logins = _manage(supervisor, found.env, "seed_demo") if demo else ""
+            logins = ""
+            if demo:
+                logins = _manage(supervisor, found.env, "seed_demo")
+            else:  # then static files are served from where they are collected
+                _manage(supervisor, found.env, "collectstatic", "--no-input", "-v0")
             supervisor.start(*_web_and_workers(found.env, host, port))
             supervisor.wait_until(lambda: _answers(host, port), address, seconds=60)
             shared = {name: found.env[name] for name in SHARED if name in found.env}
@@ -133,7 +137,7 @@ def _manage(supervisor: Supervisor, env: dict[str, str], *command: str) -> str:
 
 def _ready(address: str, logins: str, servers: list[str], scripted: bool) -> str:
     facts = {
-        "Log in": logins,
+        "Log in": logins or "as a user of yours: ./dev manage createsuperuser",
         "Embedded": " and ".join(servers)
         or "nothing: DATABASE_URL and REDIS_URL are used",
         "Model": "scripted model (OPENAI_API_KEY and OPENAI_BASE_URL are not set)"
@@ -203,7 +207,8 @@ def _answers(host: str, port: int) -> bool:
     )
     try:
         connection.request("GET", "/healthz", headers={"Host": f"localhost:{port}"})
-        return connection.getresponse().status == http.HTTPStatus.OK
+        # It may refuse the name that we call it by (ALLOWED_HOSTS), but it is there.
+        return connection.getresponse().status < 500
     except OSError:
         return False
     finally:
