@@ -21,7 +21,7 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, r
 
 from agents.models import Approval, Run
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
-from checkpoints.models import AuditEvent
+from checkpoints.models import AuditEvent, Membership
 from tests.agents.waiting import make_waiting
 
 # Who asks
@@ -202,6 +202,9 @@ WITH_IDS = {name: route for name, route in ROUTES.items() if route.args is not n
 PAGES = {name: route for name, route in ROUTES.items() if route.get}
 FORMS = {name: route for name, route in ROUTES.items() if route.send}
 
+# They show nothing that was opened, and may be kept by browsers.
+NOT_OPENED = {"healthz", "readyz", "agents:shortcuts"}
+
 # Pages of others, which have their own tests: test_admin.py.
 OTHERS = ("admin:", "django_rq:")
 
@@ -373,6 +376,9 @@ def test_a_member_sees_what_the_role_allows_and_looking_changes_nothing(
                 assert response.status_code == 403, at
             else:
                 assert response.status_code in (200, 204, 302), at
+                assert "default-src 'none'" in response["Content-Security-Policy"], at
+                if response.status_code == 200 and name not in NOT_OPENED:
+                    assert response["Cache-Control"] == "no-store", at
     if not person.reads:
         assert openings() == before, "an auditor's pages opened state"
     else:
@@ -403,6 +409,45 @@ def test_odd_queries_are_no_trouble(sign_in, things):
             with only_looking():
                 response = client.get(url(name, things), dict.fromkeys(keys, odd))
             assert response.status_code == 200, (name, odd)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"role": Role.AUDITOR},
+        {"workspace": None},  # the membership goes
+        {"user__is_active": False},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_right_that_was_taken_is_gone_with_the_next_click(
+    change, things, join, browser
+):
+    pat = join("pat", can_approve=True)
+    client = browser(pat)
+    with unscoped(Reason.TEST):
+        assert client.get(url("agents:thread", things)).status_code == 200
+        hers = Membership.objects.filter(user_id=pat.user_id)
+        if "role" in change:
+            hers.update(**change)
+        elif "workspace" in change:
+            hers.delete()
+        else:
+            User.objects.filter(pk=pat.user_id).update(is_active=False)
+    before = openings()
+    for name, route in ROUTES.items():
+        for post in (False, True):
+            if not route.public and (route.send if post else route.get):
+                response = ask(client, name, things, post=post)
+                if post:
+                    expected = (
+                        (302, 403) if name != "agents:fork_diff" else (200, 302, 403)
+                    )
+                    assert response.status_code in expected, name
+    assert openings() == before
+    with unscoped(Reason.TEST):
+        assert Approval.objects.get(pk=things.approval).is_pending
+        assert Run.objects.get(pk=things.run).status == Run.Status.WAITING
 
 
 # What is not theirs

@@ -6,6 +6,7 @@ none of them may be found in the database, in Redis, in a log, a session or a co
 
 from __future__ import annotations
 
+import io
 import json
 import secrets
 from collections.abc import Iterator
@@ -105,6 +106,7 @@ def test_nothing_that_was_said_is_found_in_clear(
     assert_all_are_stored(birds)
     places = {
         **leaks.database(),
+        **dumped(),
         **redis_log.places(),
         **leaks.cookies(visitor.kept),
         "worker log": workers.log.read_bytes(),
@@ -264,6 +266,13 @@ def assert_all_are_stored(birds: Canaries) -> None:
         if word not in opened and place not in NOT_STORED
     ]
     assert not missing
+
+
+def dumped() -> leaks.Places:
+    out = io.StringIO()
+    apps = ("auth", "sessions", "admin", "checkpoints", "agents")
+    call_command("dumpdata", "--all", *apps, stdout=out)
+    return {"dumpdata": out.getvalue().encode()}
 
 
 def everything_opened() -> Iterator[str]:
