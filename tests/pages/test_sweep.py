@@ -150,6 +150,7 @@ ROUTES = {
         may_post=approver,
     ),
     "agents:threads": Route(),
+    "agents:threads_table": Route(),
     "agents:thread": Route(of_thread),
     "agents:thread_parts": Route(of_thread),
     "agents:thread_scrub": Route(of_thread),
@@ -203,7 +204,7 @@ PAGES = {name: route for name, route in ROUTES.items() if route.get}
 FORMS = {name: route for name, route in ROUTES.items() if route.send}
 
 # They show nothing that was opened, and may be kept by browsers.
-NOT_OPENED = {"healthz", "readyz", "agents:shortcuts"}
+NOT_OPENED = {"healthz", "readyz"}
 
 # Pages of others, which have their own tests: test_admin.py.
 OTHERS = ("admin:", "django_rq:")
@@ -392,7 +393,7 @@ def test_every_tab_and_comparison_only_looks(sign_in, things):
 
 
 def look_at_tab(client: Client, things: Things, tab: str) -> None:
-    for base in ("", str(things.checkpoint), str(uuid4()), "nonsense"):
+    for base in (str(things.checkpoint), str(uuid4()), "nonsense"):
         query = {"tab": tab, "base": base, "split": "1", "step": "2", "q": "'\"<x>"}
         with only_looking():
             for name in ("agents:thread", "agents:step", "agents:thread_parts"):
@@ -496,8 +497,7 @@ def test_pages_without_ids_want_a_member_too(db, things):
             if not route.public and (route.send if post else route.get):
                 assert ask(client, name, things, post=post).status_code == 302, name
                 answer = ask(homeless, name, things, post=post)
-                allowed = {200} if name == "agents:shortcuts" else {403}
-                assert answer.status_code in allowed, name
+                assert answer.status_code == 403, name
 
 
 def test_a_step_or_branch_of_another_thread_is_not_found_through_ones_own(
