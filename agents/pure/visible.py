@@ -144,6 +144,8 @@ def _hosts(text: str) -> dict[int, Mark]:
             try:
                 name, why = host.encode("idna").decode(), "the host's real name"
             except UnicodeError:
+                name = ""
+            if not name or not name.isprintable():  # idna lets control characters by
                 name, why = "no such host", "this is not a valid host name"
             found[match.start(1) + len(host) - 1] = Mark(name, why, alarm=True)
     return found

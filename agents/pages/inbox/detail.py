@@ -91,6 +91,10 @@ class Detail:
     result: Any = None
 
     @property
+    def last(self) -> Said | None:
+        return self.said[-1] if self.said else None
+
+    @property
     def may_decide(self) -> bool:
         return self.approval.is_pending and not self.why_not
 

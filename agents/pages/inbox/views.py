@@ -107,6 +107,9 @@ def part(request: MemberRequest, pk: UUID, mode: str = "") -> HttpResponse:
         return same
     detail = open_request(request.principal, current)
     context = _context(request, detail, mode=mode)
+    if not current.is_pending:
+        waiting = queue.find(request.principal, show="waiting")
+        context["next"] = _following(waiting, current)
     return live.region(request, "inbox/_detail.html", context, shown=tag)
 
 
@@ -179,10 +182,11 @@ def _lost(request: MemberRequest, pk: UUID, lost: Exception) -> HttpResponse:
     detail = open_request(request.principal, now)
     return conflict(
         request,
-        "inbox/_detail.html",
+        "inbox/_decided.html",
         lost,
         to=reverse("agents:approval", args=[pk]),
         **_context(request, detail),
+        **_list(request, now),
     )
 
 
@@ -229,12 +233,16 @@ def _list(
     if found is None:
         found = queue.find(request.principal, show=show)
     shown = queue.queue(request.principal, found, show=show, current=current)
-    following = next((one for one in found if one != current), None)
     return {
         "queue": shown,
-        "next": following if show == "waiting" else None,
+        "next": _following(found, current) if show == "waiting" else None,
         "open": current.pk if current else "",
     }
+
+
+def _following(found: list[Approval], current: Approval | None) -> Approval | None:
+    """Where to go on after this one."""
+    return next((one for one in found if one != current), None)
 
 
 def _context(
