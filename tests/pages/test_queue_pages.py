@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import zlib
@@ -47,17 +48,16 @@ def nobody_imported_this() -> None:
 
 
 @pytest.fixture
-def redis() -> Iterator[Redis]:
-    """Redis; what a test leaves there goes."""
+def redis(settings) -> Iterator[Redis]:
+    """An empty database of this pytest process's own, for us and for the pages."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    url = f"{settings.REDIS_URL.partition('?')[0]}?db={12 + number}"
+    settings.REDIS_URL = url
+    settings.RQ_QUEUES = {NAME: {**settings.RQ_QUEUES[NAME], "URL": url}}
     with queue.connect(timeout=5) as connection:
-        before = set(connection.scan_iter("rq:job:*"))
+        connection.flushdb()
         yield connection
-        for key in set(connection.scan_iter("rq:job:*")) - before:
-            job = key.decode().removeprefix("rq:job:")
-            connection.delete(key)
-            connection.lrem(f"rq:queue:{NAME}", 0, job)
-            for registry in ("wip", "failed"):
-                connection.zrem(f"rq:{registry}:{NAME}", job)
+        connection.flushdb()
 
 
 def pages(job: str = "") -> list[str]:
