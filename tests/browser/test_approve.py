@@ -27,6 +27,8 @@ def refund(desk: Desk, clerk: Clerk) -> str:
 
 def open_request(page: Page, title: str) -> None:
     page.locator("#inbox-list a.t", has_text=title).click()
+    expect(page).to_have_url(re.compile(r"/inbox/.+"))  # the list may show it, too
+    page.wait_for_load_state()
     expect(page.locator("#apr-h")).to_contain_text(title)
 
 

@@ -31,6 +31,7 @@ def trip(visit):
         page = visit("/threads/", as_=as_, **more)
         page.locator("#threads a.t", has_text=title).click()
         expect(page.locator("h1")).to_contain_text(title)
+        page.wait_for_load_state()
         return page
 
     return trip

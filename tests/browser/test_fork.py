@@ -19,7 +19,10 @@ def step_14(visit):
     def step_14(**more) -> Page:
         page = visit("/threads/", as_="omar", **more)
         page.locator("#threads a.t", has_text="Signing in Tokyo").click()
+        expect(page.locator("h1")).to_contain_text("Signing in Tokyo")
+        page.wait_for_load_state()
         page.get_by_role("link", name="Branch main").click()
+        expect(page.locator("#steps h2")).to_have_text("main")
         page.locator("#step-14").click()
         expect(page.locator("#step-h")).to_contain_text("14 ·")
         return page
@@ -52,9 +55,7 @@ def test_a_lesson_in_the_prompt_turns_the_trip_around(step_14, script):
     name = f"lesson-{script}"
     page = step_14(script=script)
     branches = page.locator("#branch-map .lane").count()
-    page.get_by_role("link", name="Branch main").click()
     before = steps_of(page)
-    page.locator("#step-14").click()
     page.click("text=Fork from 14")
     lesson_learnt(page)
     if script:
@@ -73,6 +74,7 @@ def test_a_lesson_in_the_prompt_turns_the_trip_around(step_14, script):
     expect(page.locator("#step-h")).not_to_contain_text("JL 57 on Mon 7 Dec")
     page.get_by_role("link", name="Branch main").click()
     expect(page.locator("#thread-status")).to_have_text("failed at step 20")
+    expect(page.locator("#steps h2")).to_have_text("main")
     assert steps_of(page) == before
 
 
@@ -116,6 +118,7 @@ def test_escape_leads_back_to_the_step(step_14):
     page = step_14()
     page.click("text=Fork from 14")
     page.locator("#id_system").focus()
+    page.wait_for_load_state()
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     expect(page.locator("#step-h")).to_contain_text("14 ·")
