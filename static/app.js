@@ -171,6 +171,8 @@ function showPane(name) {
     tab.removeAttribute("aria-current");
     if (tab.dataset.showPane === name) tab.setAttribute("aria-current", "true");
   }
+  // The list may have been scrolled far down; what comes in its place begins at its top.
+  document.querySelector("[data-show-pane]").closest("nav").scrollIntoView({ block: "center" });
   return true;
 }
 

@@ -113,8 +113,9 @@ def table(request: MemberRequest) -> HttpResponse:
     if same := live.unchanged(request, tag):
         return same
     rows = _rows(request.principal, found)
-    context = {"show": show, "rows": rows, "tag": tag}
-    return live.region(request, "runs/_table.html", context, shown=tag)
+    counts = _counts(request.principal)
+    context = {"show": show, "rows": rows, "counts": counts, "tag": tag}
+    return live.region(request, "runs/_poll.html", context, shown=tag)
 
 
 @require_POST
