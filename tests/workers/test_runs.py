@@ -209,6 +209,7 @@ def test_a_message_to_a_finished_branch_starts_the_next_run(begin, work, server,
 def test_a_message_that_comes_while_a_run_fails_is_answered(begin, work, server, bob):
     run = begin()
     held = claim(run.pk, "w")
+    assert held is not None  # nobody else works here
     start.send_message(run.branch, message="And now?", by=bob)
     failure = Failure("model_error", "The model is down.")
     finish.fail(held, failure, lambda: writer(held.branch), answer_next=True)
