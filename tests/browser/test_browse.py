@@ -26,14 +26,19 @@ SHOWS = {
 
 @pytest.fixture
 def trip(visit):
-    """Opens the page of a seeded trip by its title, from the list of threads."""
+    """Opens a seeded trip by its title, from the list, and its main branch: of some
+    trips other tests make forks."""
 
     def trip(title: str, *, as_: str = "vera", **more) -> Page:
         # By title: what other tests started may fill the first page of the list.
         page = visit(f"/threads/?q={quote(title)}", as_=as_, **more)
         page.locator("#threads a.t", has_text=title).click()
         expect(page.locator("h1")).to_contain_text(title)
+        page.locator("#branch-menu summary").click()
+        page.locator("#branch-menu a", has_text=re.compile(r"^\s*main\b")).click()
+        expect(page).to_have_url(re.compile(r"\?branch="))
         page.wait_for_load_state()
+        expect(page.locator("#steps h2")).to_have_text("main")
         return page
 
     return trip
@@ -163,7 +168,6 @@ def test_the_branch_map_leads_to_any_branch(trip, script):
 
 def test_a_dot_of_the_map_leads_to_its_step(trip):
     page = trip("Hearing in Dubai")
-    page.get_by_role("link", name="Branch main").click()
     at(page, 23)
     dot = page.locator("#branch-map g a").nth(7)
     dot.locator(".hit").click()
@@ -172,7 +176,6 @@ def test_a_dot_of_the_map_leads_to_its_step(trip):
 
 def test_arrows_lead_to_the_same_step_of_a_sibling(trip):
     page = trip("Hearing in Dubai")
-    page.get_by_role("link", name="Branch main").click()
     at(page, 23)
     page.locator("#step-14").click()
     at(page, 14)
