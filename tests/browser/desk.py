@@ -62,6 +62,14 @@ class Desk:
     def __enter__(self) -> Desk:
         self._maintain("CREATE DATABASE {}")
         self.model.start()
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__()  # a database and processes would be left behind
+            raise
+        return self
+
+    def _start_all(self) -> None:
         self._manage("migrate", "--no-input", "-v0")
         self._manage("seed_demo")
         self._start("manage.py", "worker", "--pool", "1")
@@ -69,7 +77,6 @@ class Desk:
         web = ["project.asgi:application", "--port", str(port), "--lifespan", "off"]
         self._start("-m", "uvicorn", *web, "--timeout-graceful-shutdown", "1")
         eventually(self._answers, PATIENCE, said=self.last_words)
-        return self
 
     def __exit__(self, *reason: object) -> None:
         for process in self.processes:

@@ -204,3 +204,31 @@ def test_a_request_is_approved_on_a_phone(desk, visit, refund):
     page.click("text=Approve and run")
     settled(page, True, "Done")
     assert len(desk.effects("refunds", refund)) == 1
+
+
+def test_a_request_is_approved_with_one_key_once_it_could_be_read(desk, visit, refund):
+    page = visit("/inbox/", as_="mira")
+    open_request(page, refund)
+    page.keyboard.press("a")
+    settled(page, True, "Done")
+    # The keys go on from there.
+    expect(page.locator("#apr-next")).to_be_focused()
+    assert len(desk.effects("refunds", refund)) == 1
+
+
+def test_what_an_agent_asks_appears_in_an_open_inbox(desk, clerk, visit):
+    booking = f"PNR-{next(numbers):04}"
+    desk.will_refund(booking)
+    page = visit("/inbox/", as_="mira")
+    before = page.locator("#nav-waiting").inner_text()
+    clerk.start(f"Refund {booking}, please.", until="APR-")
+    expect(page.locator("#inbox-list")).to_contain_text(booking)
+    expect(page.locator("#nav-waiting")).not_to_have_text(before)
+
+
+def test_a_page_that_is_left_open_is_signed_out_with_its_session(visit, refund):
+    page = visit("/inbox/", as_="mira")
+    open_request(page, refund)
+    page.context.clear_cookies()
+    page.wait_for_url("**/login?next=/inbox/**")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()

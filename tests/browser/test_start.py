@@ -54,7 +54,9 @@ def test_steps_appear_while_the_agent_works(visit):
         "#message", "Tomás Vega flies from Lisbon to Zurich on Mon 14 Dec, one night."
     )
     page.keyboard.press("Control+Enter")
+    page.locator("#branch-menu summary").click()
     expect(page.locator("#step-list .step").nth(5)).to_be_visible()
+    expect(page.locator("#branch-menu .menu")).to_be_visible()
     # The page follows what it shows.
     expect(page.locator("#step-list .step").last).to_have_attribute(
         "aria-current", "step"
