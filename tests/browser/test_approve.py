@@ -38,6 +38,8 @@ def settled(page: Page, script: bool, text: str) -> None:
     if script:
         expect(outcome).to_contain_text(text)
         return
+    expect(page.locator(".toast")).to_be_visible()  # the form has been answered
+    page.wait_for_load_state()
 
     def holds() -> bool:
         page.reload()
