@@ -7,12 +7,18 @@ from django.contrib import admin
 from checkpoints.admin import people
 from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
+    Archive,
     AuditEvent,
+    AuditLink,
+    Blob,
     Branch,
     Checkpoint,
     CheckpointDelta,
     DataKey,
+    Deletion,
     Grant,
+    RetentionPolicy,
+    Segment,
     Thread,
     ThreadInput,
     WorkspaceKey,
@@ -146,3 +152,58 @@ class AuditEventAdmin(ReadOnlyAdmin):
     list_select_related = ["workspace", "actor"]
     search_fields = ["=id", "=object_id", "actor__username", "=action"]
     ordering = ["-position"]
+
+
+@admin.register(Segment)
+class SegmentAdmin(ReadOnlyAdmin):
+    list_display = ["id", "thread", "branch", "first_step", "last_step", "created_at"]
+    list_filter = ["workspace", "created_at"]
+    list_select_related = ["thread", "branch"]
+    search_fields = ["=id", "=thread__id", "=branch__id", "=data_key"]
+
+
+@admin.register(Blob)
+class BlobAdmin(ReadOnlyAdmin):
+    list_display = ["id", "thread", "media_type", "size", "store", "created_at"]
+    list_filter = ["workspace", "store", "created_at"]
+    list_select_related = ["thread"]
+    search_fields = ["=id", "=thread__id", "=object_name"]
+
+
+@admin.register(AuditLink)
+class AuditLinkAdmin(ReadOnlyAdmin):
+    list_display = ["number", "workspace", "event", "created_at"]
+    list_filter = ["workspace"]
+    list_select_related = ["workspace", "event"]
+    search_fields = ["=event__id"]
+
+
+@admin.register(RetentionPolicy)
+class RetentionPolicyAdmin(ReadOnlyAdmin):
+    list_display = [
+        "workspace",
+        "agent",
+        "keep_days",
+        "then",
+        "archive_days",
+        "max_steps",
+    ]
+    list_filter = ["workspace", "then"]
+    list_select_related = ["workspace"]
+    search_fields = ["=agent"]
+
+
+@admin.register(Archive)
+class ArchiveAdmin(ReadOnlyAdmin):
+    list_display = ["id", "thread", "status", "steps", "size", "created_at"]
+    list_filter = ["workspace", "status", "store", "created_at"]
+    list_select_related = ["thread"]
+    search_fields = ["=id", "=thread__id", "=object_name"]
+
+
+@admin.register(Deletion)
+class DeletionAdmin(ReadOnlyAdmin):
+    list_display = ["thread_id", "workspace", "what", "policy", "by", "at"]
+    list_filter = ["workspace", "what", "at"]
+    list_select_related = ["workspace", "policy", "by"]
+    search_fields = ["=thread__id"]

@@ -1,20 +1,28 @@
 from __future__ import annotations
 
-from checkpoints.models.audit import AuditEvent
+from checkpoints.models.audit import AuditEvent, AuditLink
+from checkpoints.models.blobs import Blob
 from checkpoints.models.keys import DataKey, WorkspaceKey
-from checkpoints.models.log import Checkpoint, CheckpointDelta
+from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
+from checkpoints.models.retention import Archive, Deletion, RetentionPolicy
 from checkpoints.models.threads import Branch, Thread, ThreadInput
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
 
 __all__ = [
+    "Archive",
     "AuditEvent",
+    "AuditLink",
+    "Blob",
     "Branch",
     "Checkpoint",
     "CheckpointDelta",
     "DataKey",
+    "Deletion",
     "Grant",
     "Group",
     "Membership",
+    "RetentionPolicy",
+    "Segment",
     "Thread",
     "ThreadInput",
     "Workspace",

@@ -13,7 +13,8 @@ from checkpoints.models.workspaces import Workspace
 class AuditEvent(models.Model):
     """Who did what to which row, when, and how it ended. Ids, never content.
 
-    Append-only: a database trigger refuses UPDATE and DELETE.
+    Append-only: a database trigger refuses UPDATE and DELETE. A link (`AuditLink`)
+    follows within about a second, and chains it to what was linked before.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -47,3 +48,36 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.object_type} {self.object_id}"
+
+
+class AuditLink(models.Model):
+    """One link of a workspace's chain of events: it covers its event and the link before.
+
+    Links are numbered 1, 2, 3, … in each workspace; events that belong to no workspace
+    have a chain of their own. Append-only, as events are.
+    """
+
+    event = models.OneToOneField(
+        AuditEvent, models.PROTECT, primary_key=True, related_name="link"
+    )
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    number = models.PositiveBigIntegerField()
+    previous = models.BinaryField(help_text="32 bytes: the hash of the link before.")
+    hash = models.BinaryField(help_text="32 bytes: SHA-256 over `previous` and event.")
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = ScopedManager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "number"],
+                name="audit_link_number_unique",
+                nulls_distinct=False,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"link {self.number}"

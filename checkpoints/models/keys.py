@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
@@ -59,6 +60,14 @@ class DataKey(models.Model):
     wrapped = models.BinaryField(null=True, help_text="Null once destroyed.")
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     destroyed_at = models.DateTimeField(null=True, editable=False)
+    destroyed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        editable=False,
+        help_text="Null where a policy or a command did.",
+    )
 
     objects = ScopedManager()
 

@@ -128,7 +128,8 @@ class CheckpointDelta(models.Model):
     """What one step did: its operations, label and context manifest, sealed.
 
     The sealed text is canonical JSON
-    `{"context": object or null, "label": str, "ops": [operation, ...]}`.
+    `{"context": object or null, "label": str, "ops": [operation, ...]}`. A partial index
+    (migration 0004) finds the steps that fill a segment and wait to be packed.
     """
 
     checkpoint = models.OneToOneField(
@@ -162,3 +163,53 @@ class CheckpointDelta(models.Model):
 
     def __str__(self) -> str:
         return f"operations of step {self.step}"
+
+
+class Segment(models.Model):
+    """A run of steps of one branch, packed and sealed as one; their deltas are gone.
+
+    Packing keeps each step's sealed text verbatim (`pure/segment.py`), so the state
+    chain over it stays as it is. The steps' rows stay.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace,
+        models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    thread = models.ForeignKey(
+        Thread, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    branch = models.ForeignKey(
+        Branch, models.PROTECT, related_name="segments", db_index=False
+    )
+    first_step = models.PositiveIntegerField()
+    last_step = models.PositiveIntegerField()
+    data_key = models.UUIDField(help_text="The data key it is sealed with.")
+    record = SealedField()
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(ThreadScopedQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["thread", "branch", "first_step"],
+                name="segment_start_unique_in_branch",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(last_step__gte=models.F("first_step")),
+                name="segment_has_steps",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"steps {self.first_step}-{self.last_step}"
+
+    @property
+    def step(self) -> int:
+        """The step that its record is bound to: its first."""
+        return self.first_step

@@ -77,6 +77,15 @@ class Thread(models.Model):
         editable=False,
         help_text="The form that asked; makes a double click one.",
     )
+    pinned = models.BooleanField(default=False, help_text="Retention leaves it alone.")
+    legal_hold = models.BooleanField(
+        default=False, help_text="Nothing and nobody removes it, an admin lifts it."
+    )
+    pruned_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="When its content went, by the deletion journal; null: it is here.",
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 
     objects = models.Manager.from_queryset(ThreadQuerySet)()

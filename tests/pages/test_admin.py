@@ -22,13 +22,20 @@ from agents.models import Decision, Run, ToolCall
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
+from checkpoints.ids import uuid7
 from checkpoints.keys import hierarchy
 from checkpoints.models import (
+    Archive,
     AuditEvent,
+    AuditLink,
+    Blob,
     Branch,
     DataKey,
+    Deletion,
     Group,
     Membership,
+    RetentionPolicy,
+    Segment,
     Thread,
     ThreadInput,
     Workspace,
@@ -98,6 +105,44 @@ def add_to(trip: Any, person: Any) -> None:
     group = Group.objects.create(workspace_id=person.workspace_id, name="Desk")
     group.members.add(member)
     audit.record(person, "test", obj=trip.thread)
+    keep(trip, person)
+
+
+def keep(trip: Any, person: Any) -> None:
+    """Rows of what looks after the log: packing, chaining, keeping, removing."""
+    here = {"workspace_id": person.workspace_id, "thread": trip.thread}
+    key = uuid7()
+    segment = Segment(
+        **here, branch=trip.branch, first_step=900, last_step=901, data_key=key
+    )
+    segment.record = gate.seal(segment, "record", "pineapple")
+    segment.save()
+    stored = {"store": "local", "digest": b"d" * 32}
+    Blob.objects.create(
+        **here,
+        **stored,
+        object_name=f"blob-{key}",
+        size=9,
+        stored_size=105,
+        media_type="text/plain",
+        data_key=key,
+    )
+    policy = RetentionPolicy.objects.create(workspace_id=person.workspace_id)
+    Archive.objects.create(
+        **here, **stored, object_name=f"archive-{key}", policy=policy
+    )
+    gone = Deletion(**here, what=Deletion.What.ARCHIVED, policy=policy)
+    gone.reason = gate.seal(gone, "reason", "pineapple")
+    gone.save()
+    event = AuditEvent.objects.filter(workspace_id=person.workspace_id).first()
+    assert event  # recorded above
+    AuditLink.objects.create(
+        event=event,
+        workspace_id=person.workspace_id,
+        number=1,
+        previous=bytes(32),
+        hash=b"h" * 32,
+    )
 
 
 @pytest.fixture
