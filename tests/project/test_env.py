@@ -160,5 +160,5 @@ def test_a_bucket_may_have_a_prefix(monkeypatch, value, found):
 @pytest.mark.parametrize("value", ["/var/blobs", "s3:bucket", "https://host/bucket"])
 def test_what_is_no_bucket_is_refused_by_name(monkeypatch, value):
     monkeypatch.setenv("THING", value)
-    with pytest.raises(ImproperlyConfigured, match="THING=.* must be s3://bucket"):
+    with pytest.raises(ImproperlyConfigured, match=r"THING=.* must be s3://bucket"):
         env.bucket("THING")
