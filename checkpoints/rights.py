@@ -32,6 +32,8 @@ RIGHTS = {
     # What was done, and what is kept
     "checkpoints_auditevent": Rights(web=ADD, worker=ADD),
     "checkpoints_auditlink": Rights(web=READ, worker=ADD),
+    # A trigger adds to it, as the owner: no event can be kept out of the chain.
+    "checkpoints_auditpending": Rights(web=READ, worker="SELECT, DELETE"),
     "checkpoints_audit_position": Rights(web="USAGE", worker="USAGE"),
     "checkpoints_retentionpolicy": Rights(web=ALL, worker=READ),
     "checkpoints_archive": Rights(web=READ, worker=CHANGE),

@@ -36,6 +36,7 @@ NO_ATTRIBUTES = {("yaml", "load"), ("yaml", "unsafe_load"), ("yaml", "full_load"
 EDGES = {
     "agents/queue.py": "what an exception says is kept from RQ, which would store it",
     "agents/runs/execute.py": "a tool is somebody else's code",
+    "agents/runs/housekeeping.py": "the edge of a duty",
     "agents/runs/pool.py": "the edge of a forked child",
     "agents/runs/runner.py": "the edge of a claim",
     "agents/runs/worker.py": "the edges of a thread and of a job",
@@ -44,7 +45,7 @@ EDGES = {
 READS_THE_ENVIRONMENT = {
     "project/env.py",
     "project/asgi.py",  # sets defaults before the settings are read
-    "agents/failpoints.py",  # armed by tests only, and not a setting
+    "checkpoints/failpoints.py",  # armed by tests only, and not a setting
 }
 
 

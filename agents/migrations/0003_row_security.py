@@ -10,7 +10,7 @@ OF_A_WORKSPACE = ["agentversion", "approval", "decision", "run", "toolcall"]
 class Migration(migrations.Migration):
     dependencies = [
         ("agents", "0002_decision_guard"),
-        ("checkpoints", "0005_row_security"),
+        ("checkpoints", "0009_row_security"),
     ]
 
     operations = [

@@ -16,13 +16,13 @@ from uuid import UUID
 from agents.approvals.ask import Request, ask
 from agents.approvals.verify import EffectiveArguments, verify
 from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, UnknownTool
-from agents.failpoints import failpoint
 from agents.models import Approval, ToolCall
 from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
 from agents.runs.claim import Claim
 from agents.runs.execute import IN_DOUBT, execute, in_doubt, once
 from agents.runs.ledger import Ledger
 from agents.tools import Tool
+from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
 from checkpoints.pure.codec import State, canonical
 

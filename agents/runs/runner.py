@@ -26,7 +26,6 @@ from django.db import (
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
-from agents.failpoints import failpoint
 from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure import engine
@@ -49,6 +48,7 @@ from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from checkpoints import gate
 from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
+from checkpoints.failpoints import failpoint
 from checkpoints.log import hydrate
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.ops import fold

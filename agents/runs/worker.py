@@ -25,6 +25,7 @@ from redis import RedisError
 
 from agents import queue
 from agents.runs import reaper
+from agents.runs.housekeeping import Housekeeper
 
 logger = logging.getLogger(__name__)
 
@@ -96,9 +97,11 @@ class _Worker:
 
     def _sweep(self) -> None:
         """The reaper's thread, with a connection of its own."""
+        housekeeper = Housekeeper()
         while not self.stop.is_set():
             try:
                 reaper.sweep()
+                housekeeper.turn()
                 self._database_back()
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)

@@ -20,6 +20,7 @@ OF_A_WORKSPACE = [
     "archive",
     "auditevent",
     "auditlink",
+    "auditpending",
     "blob",
     "branch",
     "checkpoint",
@@ -45,7 +46,7 @@ EXISTS (SELECT FROM checkpoints_membership of
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0004_storage_guards")]
+    dependencies = [("checkpoints", "0008_audit_pending_fill")]
 
     operations = [
         migrations.RunSQL(FUNCTIONS, NO_FUNCTIONS),

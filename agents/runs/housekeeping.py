@@ -1,0 +1,92 @@
+"""Slow duties that any worker process may do: retention, orphans, what else tidies up.
+
+They run in the reaper's thread, one after another, so each does a small batch and
+returns. A duty has one process at a time: a lock that ends with its connection keeps
+the others out, and they try again when it is due again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import InterfaceError, OperationalError, connection
+
+logger = logging.getLogger(__name__)
+
+_LOCKS = 0x484F4C44  # "HOLD": the class of our advisory locks in the database
+
+
+@dataclass(frozen=True)
+class Duty:
+    name: str  # names its lock, too
+    every: timedelta  # of one process
+    act: Callable[[], object]  # a small batch; not called in a transaction
+
+
+DUTIES: tuple[Duty, ...] = ()
+
+
+class Housekeeper:
+    """One process's turns at the duties."""
+
+    def __init__(
+        self,
+        duties: Sequence[Duty] = DUTIES,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._duties = duties
+        self._clock = clock
+        # Not at once: a worker that starts has runs to take first.
+        self._due = {duty.name: self._after(duty) for duty in duties}
+
+    def turn(self) -> list[str]:
+        """Do what is due and no other process is at; the names of what was done.
+
+        One that fails is logged, and the next one has its turn. Raises OperationalError
+        and InterfaceError when the database is away.
+        """
+        return [duty.name for duty in self._duties if self._do(duty)]
+
+    def _do(self, duty: Duty) -> bool:
+        if self._clock() < self._due[duty.name]:
+            return False
+        self._due[duty.name] = self._after(duty)
+        try:
+            with alone(duty.name) as granted:
+                if granted:
+                    duty.act()
+                return granted
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            # The edge of a duty: the others go on.
+            logger.exception("a duty failed", extra={"ids": {"duty": duty.name}})
+            return False
+
+    def _after(self, duty: Duty) -> float:
+        return self._clock() + duty.every.total_seconds()
+
+
+@contextmanager
+def alone(name: str) -> Iterator[bool]:
+    """Whether this block is the only one of its name, in any process.
+
+    On a connection of its own: what is done in the block commits as it goes along.
+    """
+    lock = connection.copy()
+    try:
+        lock.set_autocommit(False)
+        with lock.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [_LOCKS, name]
+            )
+            [granted] = cursor.fetchone()
+        yield granted
+    finally:
+        lock.close()  # and with it the transaction that holds the lock

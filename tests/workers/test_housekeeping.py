@@ -1,0 +1,104 @@
+"""Slow duties: when they are due, one process at a time, and one by one."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError, connection
+
+from agents.runs.housekeeping import Duty, Housekeeper, alone
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE = timedelta(minutes=1)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_duty_is_done_when_it_is_due(clock):
+    done: list[str] = []
+    keeper = Housekeeper(
+        [
+            Duty("tidy", MINUTE, lambda: done.append("tidy")),
+            Duty("sweep", 2 * MINUTE, lambda: done.append("sweep")),
+        ],
+        clock=clock,
+    )
+    assert keeper.turn() == []
+    clock.now = 60
+    assert keeper.turn() == ["tidy"]
+    assert keeper.turn() == []
+    clock.now = 120
+    assert keeper.turn() == ["tidy", "sweep"]
+    assert done == ["tidy", "tidy", "sweep"]
+
+
+def test_a_duty_has_one_process_at_a_time(clock):
+    done: list[str] = []
+    keeper = Housekeeper(
+        [
+            Duty("tidy", MINUTE, lambda: done.append("tidy")),
+            Duty("sweep", MINUTE, lambda: done.append("sweep")),
+        ],
+        clock=clock,
+    )
+    clock.now = 60
+    with alone("tidy") as granted:
+        assert granted
+        assert keeper.turn() == ["sweep"]
+    clock.now = 120
+    assert keeper.turn() == ["tidy", "sweep"]
+    assert done == ["sweep", "tidy", "sweep"]
+
+
+def test_what_a_duty_does_commits_as_it_goes_along(clock):
+    seen: list[bool] = []
+    keeper = Housekeeper(
+        [Duty("tidy", MINUTE, lambda: seen.append(connection.in_atomic_block))],
+        clock=clock,
+    )
+    clock.now = 60
+    keeper.turn()
+    assert seen == [False]
+
+
+def test_one_that_fails_is_logged_and_the_next_has_its_turn(clock, caplog):
+    done: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    keeper = Housekeeper(
+        [Duty("bad", MINUTE, fail), Duty("good", MINUTE, lambda: done.append("good"))],
+        clock=clock,
+    )
+    clock.now = 60
+    with caplog.at_level(logging.ERROR):
+        assert keeper.turn() == ["good"]
+    [record] = caplog.records
+    assert record.ids == {"duty": "bad"}
+    assert done == ["good"]
+    with alone("bad") as granted:  # it left no lock behind
+        assert granted
+
+
+def test_a_database_that_is_away_ends_the_turn(clock):
+    def away() -> None:
+        raise OperationalError("the server closed the connection")
+
+    keeper = Housekeeper([Duty("any", MINUTE, away)], clock=clock)
+    clock.now = 60
+    with pytest.raises(OperationalError):
+        keeper.turn()
