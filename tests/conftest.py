@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
+from checkpoints.db.session import DatabaseRole, acting_as
 from checkpoints.keys.hierarchy import create_workspace_keys
 from checkpoints.log.hydrate import History, read
 from checkpoints.log.threads import create_thread
@@ -53,9 +55,25 @@ Reads = Callable[..., History]
 
 
 def make_workspace(slug: str) -> Workspace:
-    made = Workspace.objects.create(slug=slug, name=slug.title())
-    create_workspace_keys(made)
+    with as_owner():
+        made = Workspace.objects.create(slug=slug, name=slug.title())
+        create_workspace_keys(made)
     return made
+
+
+def as_owner() -> AbstractContextManager[None]:
+    """What a test sets up by hand, as `manage.py` or the admin would."""
+    return acting_as(DatabaseRole.OWNER)
+
+
+@pytest.fixture(autouse=True)
+def _as_worker(request, settings) -> None:
+    """A request is the web role's; whatever else a test does is the workers'."""
+    asks = {"_django_db_helper", "live_server"} & set(request.fixturenames)
+    if asks or request.node.get_closest_marker("django_db"):
+        # First, so that its tables are emptied by their owner.
+        request.getfixturevalue("_django_db_helper")
+        settings.DATABASE_ROLE = DatabaseRole.WORKER
 
 
 @pytest.fixture(autouse=True)
@@ -73,10 +91,13 @@ def workspace(db) -> Workspace:
 def join(workspace) -> Join:
     def join(name, role=Role.OPERATOR, *, can_approve=False, to=None):
         to = to or workspace
-        user = User.objects.create_user(name, first_name=name.title(), password=name)
-        Membership.objects.create(
-            workspace=to, user=user, role=role, can_approve=can_approve
-        )
+        with as_owner():
+            user = User.objects.create_user(
+                name, first_name=name.title(), password=name
+            )
+            Membership.objects.create(
+                workspace=to, user=user, role=role, can_approve=can_approve
+            )
         return UserPrincipal(
             user_id=user.pk,
             workspace_id=to.pk,

@@ -64,8 +64,8 @@ def visitor(workers, alice, tmp_path) -> Iterator[Visitor]:
     # As the web process, which is not a test, hashes it.
     password = make_password("alice", hasher=PBKDF2PasswordHasher())
     User.objects.filter(pk=alice.user_id).update(password=password)
-    workers.env["LOG_LEVEL"] = "DEBUG"
-    with web(workers.env, tmp_path / "web.log") as address:
+    workers.env["LOG_LEVEL"] = workers.web_env["LOG_LEVEL"] = "DEBUG"
+    with web(workers.web_env, tmp_path / "web.log") as address:
         person = Visitor(address)
         person.sign_in("alice", "alice")
         yield person
