@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-from checkpoints.keys import providers
+from checkpoints.keys import keyring, providers
 
 
 class CheckpointsConfig(AppConfig):
@@ -11,3 +11,4 @@ class CheckpointsConfig(AppConfig):
 
     def ready(self) -> None:
         providers.check_settings()
+        keyring.check_settings()
