@@ -8,8 +8,8 @@ object of their own: when that is gone, copies of the archive are noise.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -132,18 +132,21 @@ def delete(kind: str, name: str) -> None:
 
 
 def export(kind: str, name: str, path: Path) -> None:
-    """The archive as one file, with its keys beside it. Refuses to overwrite."""
-    source = stored(kind, name)
-    wrapped = source.keys()
-    with path.open("xb") as file:
-        try:
-            for part in source.packed():
-                file.write(part.read())
-            keys_path(path).write_bytes(wrapped)
-        except BaseException:
-            with suppress(OSError):
-                path.unlink()
-            raise
+    """The archive as one file, with its keys beside it. Raises FileExistsError.
+
+    The file has its name only once it is whole.
+    """
+    archived = stored(kind, name)
+    wrapped = archived.keys()
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
+        for packed in archived.packed():
+            file.write(packed.read())
+        os.fsync(file.fileno())
+    with keys_path(path).open("xb") as file:
+        file.write(wrapped)
+    os.link(part, path)  # refuses a name that is taken
+    part.unlink()
 
 
 def part_name(name: str, number: int) -> str:

@@ -80,7 +80,8 @@ def test_an_empty_database_that_has_the_key_gets_everything_back(thread, alice):
         assert states(thread.pk) == before
         there = Thread.objects.get(pk=thread.pk)
         assert there.pruned_at is None
-        assert there.owner.username == "alice"
-        assert not there.owner.is_active
-        assert not there.owner.has_usable_password()
+        owner = there.owner
+        assert owner is not None
+        assert (owner.username, owner.is_active) == ("alice", False)
+        assert not owner.has_usable_password()
         assert restore(of(archived)).was_here

@@ -9,7 +9,7 @@ import checkpoints.models.fields
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0004_storage_guards")]
+    dependencies = [("checkpoints", "0008_audit_pending_fill")]
 
     operations = [
         migrations.AddField(
