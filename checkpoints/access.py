@@ -44,6 +44,7 @@ class Reason(enum.Enum):
     KEYS = "the key hierarchy loads key rows by id"
     GATE = "the gate re-checks a grant"
     AUDIT = "the audit log is written"
+    ARCHIVE = "archives and retention work on every workspace, by its policies"
     COMMAND = "a management command run on the server"
     HEALTH = "counts for health pages"
     TEST = "a test looks at what is there"
