@@ -6,7 +6,7 @@ import checkpoints.models.fields
 
 
 class Migration(migrations.Migration):
-    dependencies = [("agents", "0002_decision_guard")]
+    dependencies = [("agents", "0003_row_security")]
 
     operations = [
         migrations.AlterField(

@@ -9,7 +9,7 @@ import checkpoints.models.fields
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0008_audit_pending_fill")]
+    dependencies = [("checkpoints", "0009_row_security")]
 
     operations = [
         migrations.AddField(
