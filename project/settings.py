@@ -120,7 +120,7 @@ DATABASES: dict[str, dict[str, Any]] = {
         "CONN_HEALTH_CHECKS": not DATABASE_POOL,
     }
 }
-# No server-side cursors, no session state but prepared statements (checkpoints/prepared.py):
+# No server-side cursors, no session state but prepared statements (checkpoints/db/prepared.py):
 # PgBouncer in transaction mode works, from 1.21 on with max_prepared_statements.
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
 PREPARED_STATEMENTS = env.flag("PREPARED_STATEMENTS", default=True)
