@@ -179,3 +179,34 @@ class StepNotFound(CheckpointsError):
 
     code = "step_not_found"
     status = 404
+
+
+class StoreUnavailable(CheckpointsError):
+    """The blob store does not answer, or does not let us write; the message says why.
+
+    Nothing was lost: what needed the store was not done, and can be done again.
+    """
+
+    code = "store_unavailable"
+    status = 503
+    retry = True
+
+
+class StoreFull(StoreUnavailable):
+    """The blob store has no room left."""
+
+    code = "store_full"
+    status = 507
+
+
+class WrongStore(StoreUnavailable):
+    """The blob store here is not the one that the other processes use."""
+
+    code = "wrong_store"
+
+
+class MissingObject(CheckpointsError):
+    """The blob store has no object of this name: it was removed, or is elsewhere."""
+
+    code = "missing_object"
+    status = 410

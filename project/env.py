@@ -113,6 +113,21 @@ def redis_url(name: str) -> str:
     return value
 
 
+def bucket(name: str) -> tuple[str, str] | None:
+    """Bucket and prefix ("" or "a/b/") of s3://bucket/prefix; None when not set."""
+    value = optional(name)
+    if value is None:
+        return None
+    url = urlsplit(value)
+    if url.scheme != "s3" or not url.netloc or url.query or url.fragment:
+        raise ImproperlyConfigured(
+            f"{name}={value!r} must be s3://bucket or s3://bucket/prefix; for a directory"
+            " leave it unset and give BLOB_DIR."
+        )
+    prefix = url.path.strip("/")
+    return url.netloc, f"{prefix}/" if prefix else ""
+
+
 def database(name: str) -> dict[str, Any]:
     """Django's settings for postgresql://user:password@host:port/dbname?option=value.
 

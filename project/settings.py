@@ -116,6 +116,16 @@ if DATABASE_POOL:
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# Large values of state, and archives: sealed objects outside the database
+
+# A directory that the web process and every worker see, or s3://bucket/prefix.
+BLOB_DIR = Path(env.text("BLOB_DIR", default=str(BASE_DIR / ".data" / "blobs")))
+BLOB_STORE = env.bucket("BLOB_STORE")
+# Of the object store; credentials come from where boto3 finds them.
+BLOB_S3_ENDPOINT = env.optional("BLOB_S3_ENDPOINT")
+BLOB_S3_REGION = env.optional("BLOB_S3_REGION")
+BLOB_BYTES = env.number("BLOB_BYTES", default=64 * 1024, least=1024)  # more is a blob
+
 # Redis and the queue
 
 REDIS_URL = env.redis_url("REDIS_URL")

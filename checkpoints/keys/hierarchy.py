@@ -20,9 +20,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
+from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import Shredded, UnknownKey
+from checkpoints.errors import NotPermitted, Shredded, UnknownKey
 from checkpoints.ids import short, uuid7
 from checkpoints.keys.cache import KeyCache
 from checkpoints.keys.providers import provider
@@ -147,19 +148,45 @@ def workspace_mac(workspace_id: UUID, purpose: str) -> bytes:
     return workspace_key(workspace_id, purpose).secret
 
 
-def destroy_thread_keys(thread_id: UUID) -> None:
+def destroy_thread_keys(
+    thread_id: UUID, *, by_id: int | None = None, via: str = "worker"
+) -> None:
     """Shred a thread: nothing that its keys sealed can be opened again, anywhere.
 
-    Backups of the key rows still can; erasure is complete when they expire. Holders
-    of its branches are fenced off, so that none seals anything more.
+    `by_id` is the person who wanted it; None: a policy did. `via` is the audit row's.
+    Backups of the key rows still open it; erasure is complete when they expire. Holders
+    of its branches are fenced off, so that none seals anything more. Does nothing when
+    the keys are gone already. Raises NotPermitted while the thread is on legal hold.
     """
     with transaction.atomic():
-        Branch.objects.unscoped(Reason.KEYS).filter(thread_id=thread_id).update(
-            fence=F("fence") + 1
+        # Locked, as by whoever makes keys for it: no key appears beside these.
+        thread = (
+            Thread.objects.unscoped(Reason.KEYS)
+            .select_for_update(no_key=True)
+            .get(pk=thread_id)
         )
-        DataKey.objects.unscoped(Reason.KEYS).filter(
-            thread_id=thread_id, destroyed_at=None
-        ).update(wrapped=None, destroyed_at=ClockTimestamp())
+        if thread.legal_hold:
+            raise NotPermitted(
+                f"Thread {short(thread_id)} is on legal hold; an admin has to lift it"
+                " before its keys can be destroyed."
+            )
+        destroyed = (
+            DataKey.objects.unscoped(Reason.KEYS)
+            .filter(thread=thread, destroyed_at=None)
+            .update(wrapped=None, destroyed_at=ClockTimestamp(), destroyed_by_id=by_id)
+        )
+        if destroyed:
+            Branch.objects.unscoped(Reason.KEYS).filter(thread=thread).update(
+                fence=F("fence") + 1
+            )
+            audit.record(
+                None,
+                "key_destroy",
+                obj=thread,
+                via=via,
+                actor_id=by_id,
+                count=destroyed,
+            )
     forget()
 
 
@@ -201,10 +228,7 @@ def _rows() -> ScopedQuerySet[DataKey]:
 def _secret(row: DataKey) -> bytes:
     """The key's secret. Raises Shredded; whether the row lives is judged before the cache."""
     if row.wrapped is None or row.destroyed_at is not None:
-        raise Shredded(
-            f"{row.get_purpose_display()} {short(row.pk)} was destroyed;"
-            " what it sealed is gone for good."
-        )
+        raise Shredded(_obituary(row))
     if (known := _secrets.get(row.pk)) is not None:
         return known
     secret = envelope.unwrap(
@@ -214,6 +238,21 @@ def _secret(row: DataKey) -> bytes:
     )
     _secrets.put(row.pk, secret)
     return secret
+
+
+def _obituary(row: DataKey) -> str:
+    """A constraint sees to it that a key which is gone says when it went."""
+    what = (
+        f"{row.get_purpose_display().capitalize()} {short(row.pk)}"
+        if row.thread_id is None
+        else f"Thread {short(row.thread_id)}"
+    )
+    who = row.destroyed_by
+    return (
+        f"{what} was shredded on {row.destroyed_at:%Y-%m-%d}"
+        f"{f' by {who.get_full_name() or who.get_username()}' if who else ''};"
+        " what it sealed is gone for good."
+    )
 
 
 def _wrapping(key: WorkspaceKey) -> envelope.DataKey:

@@ -13,6 +13,11 @@ from project.up.paths import ROOT, VENV, Problem
 # A test run depends on what it sets itself, not on how this shell is set up.
 CLEARED = (
     "ALLOWED_HOSTS",
+    "BLOB_BYTES",
+    "BLOB_DIR",
+    "BLOB_S3_ENDPOINT",
+    "BLOB_S3_REGION",
+    "BLOB_STORE",
     "CSRF_TRUSTED_ORIGINS",
     "DATABASE_POOL",
     "DEBUG",

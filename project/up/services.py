@@ -152,6 +152,7 @@ def throwaway(env: dict[str, str], *, durable: bool) -> Iterator[Services]:
     parent = make_folder(DATA / "throwaway")
     _clear_abandoned(parent)
     data = make_folder(parent / str(os.getpid()))
+    env = {"BLOB_DIR": str(data / "blobs"), **env}
     with Supervisor() as supervisor:
         services: Services | None = None
         try:

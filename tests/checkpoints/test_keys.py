@@ -9,16 +9,23 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
-from checkpoints import gate
+from checkpoints import clock, gate
 from checkpoints.access import Reason
-from checkpoints.errors import Fenced, Shredded, UnknownKey
+from checkpoints.errors import Fenced, NotPermitted, Shredded, UnknownKey
 from checkpoints.ids import uuid7
 from checkpoints.keys import hierarchy, providers
 from checkpoints.keys.cache import KeyCache
 from checkpoints.log.append import NewStep, commit, writer
 from checkpoints.log.hydrate import read
 from checkpoints.log.threads import fork
-from checkpoints.models import Checkpoint, DataKey, Workspace, WorkspaceKey
+from checkpoints.models import (
+    AuditEvent,
+    Checkpoint,
+    DataKey,
+    Thread,
+    Workspace,
+    WorkspaceKey,
+)
 from checkpoints.pure import envelope, ops
 from tests.conftest import make_workspace
 
@@ -165,6 +172,43 @@ def test_a_thread_whose_keys_are_destroyed_is_gone_and_no_other(
     assert not DataKey.objects.unscoped(Reason.TEST).filter(
         thread=gone.thread, wrapped__isnull=False
     )
+
+
+@pytest.mark.django_db
+def test_what_was_shredded_says_when_and_by_whom(make_thread, alice, bob):
+    by_hand, by_policy = make_thread(), make_thread()
+    hierarchy.destroy_thread_keys(by_hand.thread_id, by_id=bob.user_id, via="command")
+    hierarchy.destroy_thread_keys(by_policy.thread_id)
+    today = clock.now().strftime("%Y-%m-%d")
+    with pytest.raises(Shredded, match=rf"was shredded on {today} by Bob;"):
+        hierarchy.thread_keys(by_hand.thread_id)
+    with pytest.raises(Shredded, match=rf"was shredded on {today};"):
+        hierarchy.thread_keys(by_policy.thread_id)
+    events = AuditEvent.objects.unscoped(Reason.TEST).filter(action="key_destroy")
+    assert list(
+        events.order_by("position").values_list("object_id", "actor_id", "via")
+    ) == [
+        (by_hand.thread_id, bob.user_id, "command"),
+        (by_policy.thread_id, None, "worker"),
+    ]
+
+
+@pytest.mark.django_db
+def test_shredding_twice_keeps_the_first_persons_name(make_thread, alice, bob):
+    branch = make_thread()
+    hierarchy.destroy_thread_keys(branch.thread_id, by_id=alice.user_id)
+    hierarchy.destroy_thread_keys(branch.thread_id, by_id=bob.user_id)
+    with pytest.raises(Shredded, match="by Alice"):
+        hierarchy.thread_keys(branch.thread_id)
+
+
+@pytest.mark.django_db
+def test_a_legal_hold_keeps_the_keys(make_thread):
+    branch = make_thread()
+    Thread.objects.unscoped(Reason.TEST).update(legal_hold=True)
+    with pytest.raises(NotPermitted, match="legal hold"):
+        hierarchy.destroy_thread_keys(branch.thread_id)
+    hierarchy.thread_keys(branch.thread_id)
 
 
 @pytest.mark.django_db

@@ -141,3 +141,24 @@ def test_a_wrong_database_is_named_and_its_password_not_shown(
     with pytest.raises(ImproperlyConfigured, match=message) as refused:
         env.database("THING")
     assert "tulip" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("s3://bucket", ("bucket", "")),
+        ("s3://bucket/", ("bucket", "")),
+        ("s3://bucket/a/b/", ("bucket", "a/b/")),
+        ("", None),
+    ],
+)
+def test_a_bucket_may_have_a_prefix(monkeypatch, value, found):
+    monkeypatch.setenv("THING", value)
+    assert env.bucket("THING") == found
+
+
+@pytest.mark.parametrize("value", ["/var/blobs", "s3:bucket", "https://host/bucket"])
+def test_what_is_no_bucket_is_refused_by_name(monkeypatch, value):
+    monkeypatch.setenv("THING", value)
+    with pytest.raises(ImproperlyConfigured, match=r"THING=.* must be s3://bucket"):
+        env.bucket("THING")

@@ -1,0 +1,25 @@
+"""Which names objects may have, and how large they may be."""
+
+from __future__ import annotations
+
+import re
+
+MAX_OBJECT = 512 * 1024 * 1024  # bytes; an object is in memory while it is handled
+MAX_NAME = 100  # characters; what the rows' column holds
+
+_NAME = re.compile(r"[a-z0-9]+(?:[-._/][a-z0-9]+)*\Z")
+
+
+def checked(name: str) -> str:
+    """`name`, which leads nowhere else: no "..", no leading "/". Raises ValueError."""
+    if len(name) > MAX_NAME or not _NAME.match(name):
+        raise ValueError(f"{name[:MAX_NAME]!r} is not a name of an object.")
+    return name
+
+
+def check_size(size: int) -> None:
+    """Raises ValueError."""
+    if size > MAX_OBJECT:
+        raise ValueError(
+            f"{size} bytes are too many for one object; {MAX_OBJECT} are allowed."
+        )
