@@ -13,8 +13,9 @@ import orjson
 
 from checkpoints.gate import RECORD_SCHEMA
 from checkpoints.ids import uuid7
+from checkpoints.log.record import StepRow
 from checkpoints.models import Checkpoint, CheckpointDelta, Segment
-from checkpoints.pure import codec
+from checkpoints.pure import chain, codec
 from checkpoints.pure.envelope import Context
 from checkpoints.pure.ops import Op
 
@@ -132,6 +133,21 @@ def metadata(id: UUID, kind: str, schema_version: int, meta: object) -> bytes:
         except orjson.JSONEncodeError:
             pass  # canonical() says what is wrong
     return codec.canonical({name: _in_json(value) for name, value in values.items()})
+
+
+def link(
+    mac_key: bytes, previous: bytes, row: StepRow, *, parent: UUID | None, plain: bytes
+) -> bytes:
+    """The MAC that a stored step must have: of this row and text, after `parent`."""
+    return chain.link(
+        mac_key,
+        previous,
+        branch=row.branch_id,
+        step=row.step,
+        parent=parent,
+        metadata=metadata(row.id, row.kind, row.schema_version, row),
+        operations=plain,
+    )
 
 
 _NAMES = ("id", "kind", "schema_version", *META_COLUMNS)

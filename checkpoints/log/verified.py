@@ -22,7 +22,7 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
 from checkpoints.log.record import StepRow
-from checkpoints.log.step import delta_context, metadata, segment_context
+from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.pure import chain, codec, envelope, segment
 from checkpoints.pure.segment import Packed
 
@@ -35,20 +35,17 @@ class Contents:
 
     texts: list[Text] = field(repr=False)
     rows: dict[int, StepRow]  # those that were fetched, by step
-    packed: list[Packed]
+    packed: list[tuple[Packed, int]]  # each up to where the line leaves it
 
     def checkpoints(self) -> Iterator[tuple[UUID, UUID]]:
         """(branch, checkpoint) of every step, in no order."""
-        last = len(self.texts) - 1
-        for run in self.packed:
-            for step in range(run.first, min(run.last, last) + 1):
+        bare = dict.fromkeys(range(len(self.texts)))
+        for run, last in self.packed:
+            for step in range(run.first, last + 1):
+                del bare[step]
                 yield run.branch, run.id_at(step)
-        packed = {
-            step for run in self.packed for step in range(run.first, run.last + 1)
-        }
-        for step, row in self.rows.items():
-            if step not in packed:
-                yield row.branch_id, row.id
+        for step in bare:
+            yield self.rows[step].branch_id, self.rows[step].id
 
 
 def contents(line: Line, *, rows_from: int | None) -> Contents:
@@ -76,7 +73,7 @@ class _Walk:
         # None: not known, as the line left a segment in its middle.
         self.mac: bytes | None = chain.START
         self.texts: list[Text] = []
-        self.packed: list[Packed] = []
+        self.packed: list[tuple[Packed, int]] = []
 
     def go(self) -> Contents:
         found: list[tuple[int, SealedSegment | SealedStep]] = [
@@ -143,7 +140,7 @@ class _Walk:
                 raise self._not_as_written(packed.first, packed.last)
             self.mac = packed.after
         self.texts += packed.texts(last)
-        self.packed.append(packed)
+        self.packed.append((packed, last))
         self.id = packed.id_at(last)
 
     def _verify_rows(self, packed: Packed, last: int) -> bytes | None:
@@ -186,15 +183,7 @@ class _Walk:
     def _verify_link(
         self, row: StepRow, previous: bytes, parent: UUID | None, plain: bytes
     ) -> None:
-        expected = chain.link(
-            self.mac_key,
-            previous,
-            branch=row.branch_id,
-            step=row.step,
-            parent=parent,
-            metadata=metadata(row.id, row.kind, row.schema_version, row),
-            operations=plain,
-        )
+        expected = link(self.mac_key, previous, row, parent=parent, plain=plain)
         if row.parent_id != parent or not hmac.compare_digest(row.state_mac, expected):
             raise self._not_as_written(row.step)
 
