@@ -45,6 +45,7 @@ class Reason(enum.Enum):
     PACK = "packing looks after every branch"
     GATE = "the gate re-checks a grant"
     AUDIT = "the audit log is written"
+    ARCHIVE = "archives and retention work on every workspace, by its policies"
     COMMAND = "a management command run on the server"
     HEALTH = "counts for health pages"
     TEST = "a test looks at what is there"

@@ -54,10 +54,11 @@ class StepMeta:
         """Bring values to the form in which the columns give them back."""
         put = object.__setattr__  # frozen
         for name in ("name", "model_requested", "model_returned", "fingerprint"):
-            put(self, name, _as_text(getattr(self, name)))
+            if value := getattr(self, name):
+                put(self, name, _as_text(value))
         for name in ("temperature", "top_p"):
-            value = getattr(self, name)
-            put(self, name, None if value is None else float(value))
+            if (value := getattr(self, name)) is not None:
+                put(self, name, float(value))
         if self.cost is not None:
             put(self, "cost", self.cost.quantize(_COST_PLACES))
         put(self, "status", str(self.status))
