@@ -4,9 +4,10 @@
     ├─ NotStorable, NotJson, BadOperation                   what was given does not fit
     ├─ FutureSchema, MissingMigration                       state of another version
     ├─ DecryptionError ─ NotSealed                          a record does not open
-    ├─ UnknownKey, Shredded                                 its key is not there
+    ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
+    ├─ Pruned, BadArchive                                   content that went, its archive
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -131,6 +132,14 @@ class UnknownKey(CheckpointsError):
     status = 500
 
 
+class KeysUnavailable(CheckpointsError):
+    """The service that holds the key-encryption key does not answer, or not to us."""
+
+    code = "keys_unavailable"
+    status = 503
+    retry = True
+
+
 class Shredded(CheckpointsError):
     """The key was destroyed on purpose: what it sealed is gone for good."""
 
@@ -210,3 +219,17 @@ class MissingObject(CheckpointsError):
 
     code = "missing_object"
     status = 410
+
+
+class Pruned(CheckpointsError):
+    """A thread's content went to an archive; the message says when, and the way back."""
+
+    code = "pruned"
+    status = 410
+
+
+class BadArchive(CheckpointsError):
+    """An archive is damaged, cut off, changed, or not one of this installation."""
+
+    code = "bad_archive"
+    status = 422
