@@ -50,8 +50,7 @@ def through_models(request: MemberRequest) -> HttpResponse:
         return JsonResponse(
             {
                 model._meta.db_table: [
-                    str(pk)
-                    for pk in model._base_manager.values_list("pk", flat=True)
+                    str(pk) for pk in model._base_manager.values_list("pk", flat=True)
                 ]
                 for model in apps.get_models(include_auto_created=True)
                 if model._meta.db_table in TABLES
