@@ -14,7 +14,7 @@ from uuid import UUID
 from checkpoints.db.prepared import Prepared
 from checkpoints.errors import StepNotFound
 from checkpoints.ids import short
-from checkpoints.log.record import COLUMNS, StepRow
+from checkpoints.log.record import COLUMNS, StepRow, step_row
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey, Segment
 
 
@@ -77,7 +77,7 @@ def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line
     parts, segments, steps = [], [], []
     for what, until, alive, record, *columns in found:
         if what == _STEP:
-            steps.append(SealedStep(StepRow(*columns), alive, record))
+            steps.append(SealedStep(step_row(columns), alive, record))
             continue
         row = dict(zip(COLUMNS, columns, strict=True))
         if what == _SEGMENT:
@@ -133,7 +133,7 @@ def rows(branch: Branch, *, first: int, last: int | None) -> list[StepRow]:
             "first": first,
         }
     )
-    return [StepRow(*row) for row in found.fetchall()]
+    return [step_row(row) for row in found.fetchall()]
 
 
 _STEP, _SEGMENT, _PART = range(3)

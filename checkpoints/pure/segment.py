@@ -26,6 +26,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import add
 from typing import Any
 from uuid import UUID
 
@@ -148,10 +149,13 @@ def unpack(plain: bytes) -> Packed:
         raise _malformed()
     lengths = struct.unpack_from(f">{count}I", plain, ids_end)
     text = memoryview(plain)[text_start:]  # not copied: it may be long
-    ends = list(accumulate(length + 1 for length in lengths))
-    if len(text) != ends[-1] + 1 or text[0] != _OPENS or text[-1] != _CLOSES:
-        raise _malformed()
-    if any(text[end] != _COMMA for end in ends[:-1]):
+    ends = list(map(add, accumulate(lengths), range(1, count + 1)))
+    if (
+        len(text) != ends[-1] + 1
+        or text[0] != _OPENS
+        or text[-1] != _CLOSES
+        or any(map(_COMMA.__ne__, map(text.__getitem__, ends[:-1])))
+    ):
         raise _malformed()
     return Packed(
         branch=UUID(bytes=branch),
