@@ -157,16 +157,13 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        history = hydrate.read(self._opener, held.branch)
+        opened = hydrate.open_at(self._opener, held.branch)
         # There is one version so far: this refuses state of a newer one.
-        self._state = migrate(history.state_at(held.branch.head_step))
-        inherited = {
-            record.id
-            for record in history.records
-            if record.branch_id != held.branch.pk
-        }
-        self._keys = engine.keys_on(held.branch.pk, inherited)
-        known = {record.id for record in history.records}
+        self._state = migrate(opened.state)
+        checkpoints = opened.checkpoints()
+        known = set().union(*checkpoints.values())
+        own = checkpoints.get(held.branch.pk, set())
+        self._keys = engine.keys_on(held.branch.pk, known - own)
         self._ledger = Ledger(held, known=known)
         self._effects = Effects(held, self._opener, self._ledger)
         self._model = OpenAIModel()

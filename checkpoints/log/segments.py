@@ -115,7 +115,10 @@ class SegmentWriter:
         )
         plain = steps.packed()
         made.record = envelope.seal(
-            plain, key=self._key, context=gate.context(made, "record")
+            plain,
+            key=self._key,
+            context=gate.context(made, "record"),
+            thorough=True,
         )
         if run.old is not None:  # it stands where the new one goes
             self._segments().filter(pk=run.old).delete()

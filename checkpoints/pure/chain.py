@@ -66,8 +66,18 @@ def link_digest(
     operations_digest: bytes,
 ) -> bytes:
     """As `link`, where only the SHA-256 of the operations is at hand (in a segment)."""
-    if len(previous) != MAC_BYTES or len(operations_digest) != MAC_BYTES:
-        raise ValueError(f"A MAC and a digest have {MAC_BYTES} bytes.")
+    if not len(previous) == len(operations_digest) == MAC_BYTES:
+        # Of a row that somebody changed: the MAC is another, without ambiguity.
+        return _mac(
+            mac_key,
+            _LINK,
+            previous,
+            branch.bytes,
+            step.to_bytes(8, "big"),
+            parent.bytes if parent else b"",
+            metadata,
+            operations_digest,
+        )
     # As _mac() would put it together, in a third of the time.
     message = b"".join(
         (

@@ -109,15 +109,21 @@ class DataKey:
 
 
 def seal(
-    plain: bytes, *, key: DataKey, context: Context, content: Content = Content.JSON
+    plain: bytes,
+    *,
+    key: DataKey,
+    context: Context,
+    content: Content = Content.JSON,
+    thorough: bool = False,
 ) -> bytes:
     """`plain`, readable only with `key` and only as the record of `context`.
 
+    `thorough`: for what is sealed once and kept, a tenth smaller in four times the time.
     Two calls never give the same bytes.
     """
     if len(plain) > MAX_PLAIN:
         raise ValueError(f"{len(plain)} bytes are too many for one record.")
-    packed = _zstd.compress(plain)
+    packed = (_zstd.compress_thoroughly if thorough else _zstd.compress)(plain)
     codec = _ZSTD
     if len(packed) >= len(plain):
         packed, codec = plain, _PLAIN
@@ -260,6 +266,7 @@ class _Zstd(threading.local):
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=3).compress
+        self.compress_thoroughly = zstandard.ZstdCompressor(level=9).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
 
 
