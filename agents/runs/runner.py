@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -190,7 +190,7 @@ class Runner:
             case Continue(step):
                 with transaction.atomic():
                     after = self._commit(step)
-                self._move(after, step)
+                self._move(after)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -211,7 +211,7 @@ class Runner:
             with transaction.atomic():
                 after = self._commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
-            self._move(after, arrival.step)
+            self._move(after)
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
@@ -265,10 +265,10 @@ class Runner:
             ),
         )
         if step.call is not None:
-            self._ledger.settle(step.call, step)
+            self._ledger.settle(step.call, replace(step, ops=tuple(after.stored)))
         else:
             self._ledger.propose(
-                unanswered(fold(self._state, step.ops), self._keys), reply=step.id
+                unanswered(fold(self._state, after.stored), self._keys), reply=step.id
             )
         self._count(step)
         failpoint("before commit")
@@ -289,10 +289,10 @@ class Runner:
             **values
         )
 
-    def _move(self, after: Writer, step: Step) -> None:
+    def _move(self, after: Writer) -> None:
         """What was committed is what is known now."""
         self._writer = after
-        self._state = fold(self._state, step.ops)
+        self._state = fold(self._state, after.stored)
         self._steps += 1
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from checkpoints.models.audit import AuditEvent, AuditLink
-from checkpoints.models.blobs import Blob
+from checkpoints.models.blobs import Blob, StoreMark
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.retention import Archive, Deletion, RetentionPolicy
@@ -23,6 +23,7 @@ __all__ = [
     "Membership",
     "RetentionPolicy",
     "Segment",
+    "StoreMark",
     "Thread",
     "ThreadInput",
     "Workspace",

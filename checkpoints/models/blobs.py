@@ -41,3 +41,18 @@ class Blob(models.Model):
 
     def __str__(self) -> str:
         return f"blob {short(self.pk)}"
+
+
+class StoreMark(models.Model):
+    """Which blob store is this database's, of each kind: the store holds the same mark.
+
+    So a directory that another machine happens to have under the same path is not taken
+    for it (`stores/mark.py`).
+    """
+
+    kind = models.CharField(primary_key=True, max_length=20, help_text="local, s3")
+    mark = models.UUIDField()
+    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind} store {short(self.mark)}"

@@ -42,15 +42,15 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _Place = tuple["_Place", str | int] | None
 
 
-def canonical(value: object) -> bytes:
+def canonical(value: object, *, most: int = MAX_BYTES) -> bytes:
     """The one form in which this value is stored, hashed and compared.
 
-    Raises NotStorable when it is not plain JSON.
+    Raises NotStorable when it is not plain JSON, or takes more than `most` bytes.
     """
-    _check_structure(value)
+    check_structure(value)
     data = _encoder.encode(value).encode()
-    if len(data) > MAX_BYTES:
-        _too_large()
+    if len(data) > most:
+        _too_large(most)
     return data
 
 
@@ -125,7 +125,8 @@ def load_strict(text: str) -> Any:
     return value
 
 
-def _check_structure(root: object) -> None:
+def check_structure(root: object) -> None:
+    """Raises NotStorable where it is not plain JSON; long texts count for nothing."""
     # What is left of MAX_BYTES, counting brackets, commas and empty keys only: enough
     # to stop at a small value that holds itself so often that its text is huge.
     room = MAX_BYTES
@@ -231,10 +232,10 @@ def _clean(value: Any, place: _Place, depth: int, flagged: list[str]) -> Any:
     return value
 
 
-def _too_large() -> Never:
+def _too_large(most: int = MAX_BYTES) -> Never:
     raise NotStorable(
         "$",
-        f"is larger than {MAX_BYTES // 1024**2} MB",
+        f"is larger than {most // 1024**2} MB",
         "store large values as blobs",
     )
 
