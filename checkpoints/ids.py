@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from datetime import UTC, datetime
 from uuid import UUID
 
 _lock = threading.Lock()
@@ -31,6 +32,13 @@ def uuid7() -> UUID:
         | 0b10 << 62  # variant
         | secrets.randbits(62)
     )
+
+
+def made_at(uuid: UUID) -> datetime | None:
+    """When an id of ours was made, by its maker's clock; None for other kinds of id."""
+    if uuid.version != 7:
+        return None
+    return datetime.fromtimestamp((uuid.int >> 80) / 1000, UTC)
 
 
 def short(uuid: UUID) -> str:

@@ -1,7 +1,7 @@
 """What keeps a run from being forgotten, about once a second in every worker process.
 
-Lapsed leases, runs that wait for nothing, and rings that nobody heard. Small
-batches; rows that another reaper works on are skipped; one bad row stops only itself.
+Lapsed leases, runs that wait for nothing, rings that nobody heard, and events of the
+audit log that are not yet linked. Small batches; rows that another reaper works on are skipped; one bad row stops only itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from agents.models import Approval, Run
 from agents.wake import make_ready, ring, wake
 from checkpoints.access import Reason, unscoped
+from checkpoints.audit_chain import link_pending
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch
 
@@ -55,6 +56,7 @@ class Swept:
     lapsed: int = 0
     woken: int = 0
     rung: int = 0
+    linked: int = 0
 
 
 def sweep() -> Swept:
@@ -70,6 +72,7 @@ def sweep() -> Swept:
             lapsed=_each(lapsed.values_list("pk", flat=True)[:BATCH], _end_lapsed),
             woken=_each(idle.values_list("pk", flat=True)[:BATCH], wake),
             rung=_ring_again(),
+            linked=link_pending(),
         )
 
 

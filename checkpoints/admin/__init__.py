@@ -10,6 +10,7 @@ from checkpoints.models import (
     Archive,
     AuditEvent,
     AuditLink,
+    AuditPending,
     Blob,
     Branch,
     Checkpoint,
@@ -176,6 +177,15 @@ class AuditLinkAdmin(ReadOnlyAdmin):
     list_filter = ["workspace"]
     list_select_related = ["workspace", "event"]
     search_fields = ["=event__id"]
+
+
+@admin.register(AuditPending)
+class AuditPendingAdmin(ReadOnlyAdmin):
+    list_display = ["event", "workspace", "position"]
+    list_filter = ["workspace"]
+    list_select_related = ["workspace", "event"]
+    search_fields = ["=event__id"]
+    ordering = ["position"]
 
 
 @admin.register(RetentionPolicy)

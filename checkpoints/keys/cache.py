@@ -55,6 +55,10 @@ class KeyCache(Generic[T]):
             while len(self._entries) > self._size:
                 self._entries.popitem(last=False)
 
+    def drop(self, name: Hashable) -> None:
+        with self._lock:
+            self._entries.pop(name, None)
+
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()

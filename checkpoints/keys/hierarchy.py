@@ -148,6 +148,16 @@ def workspace_mac(workspace_id: UUID, purpose: str) -> bytes:
     return workspace_key(workspace_id, purpose).secret
 
 
+def unwrapped(row: DataKey | WorkspaceKey) -> envelope.DataKey:
+    """The key that this row holds as it stands, whatever this process has cached.
+
+    Raises DecryptionError when the row was altered or swapped, Shredded, UnknownKey.
+    """
+    _secrets.drop(row.pk)
+    secret = _wrapping(row).secret if isinstance(row, WorkspaceKey) else _secret(row)
+    return envelope.DataKey(row.pk, secret)
+
+
 def destroy_thread_keys(
     thread_id: UUID, *, by_id: int | None = None, via: str = "worker"
 ) -> None:

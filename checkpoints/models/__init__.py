@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from checkpoints.models.audit import AuditEvent, AuditLink
+from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob, StoreMark
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
@@ -12,6 +12,7 @@ __all__ = [
     "Archive",
     "AuditEvent",
     "AuditLink",
+    "AuditPending",
     "Blob",
     "Branch",
     "Checkpoint",

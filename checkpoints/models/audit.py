@@ -14,7 +14,8 @@ class AuditEvent(models.Model):
     """Who did what to which row, when, and how it ended. Ids, never content.
 
     Append-only: a database trigger refuses UPDATE and DELETE. A link (`AuditLink`)
-    follows within about a second, and chains it to what was linked before.
+    follows within about a second, and chains it to what was linked before; until then
+    another trigger keeps its id among the pending ones (`AuditPending`).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -81,3 +82,30 @@ class AuditLink(models.Model):
 
     def __str__(self) -> str:
         return f"link {self.number}"
+
+
+class AuditPending(models.Model):
+    """An event that is not linked yet. A database trigger writes it with the event.
+
+    Positions are given when a row is inserted, so an event may become visible after
+    others with greater positions were linked. Here it is found all the same, and a
+    sweep costs what waits, not what there is.
+    """
+
+    event = models.OneToOneField(
+        AuditEvent, models.PROTECT, primary_key=True, related_name="pending"
+    )
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    position = models.BigIntegerField()
+
+    objects = ScopedManager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["workspace", "position"], name="audit_pending_next"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event_id} at {self.position}"

@@ -88,9 +88,7 @@ def ref_id(value: Ref) -> UUID:
 
 
 def is_media_type(value: object) -> bool:
-    return (
-        type(value) is str and len(value) <= MEDIA_TYPE and bool(_TYPE.match(value))
-    )
+    return type(value) is str and len(value) <= MEDIA_TYPE and bool(_TYPE.match(value))
 
 
 def refs(value: Any) -> Iterator[Ref]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from django.db import connection
 
 from checkpoints.access import Reason
 from checkpoints.errors import BrokenChain, DecryptionError
@@ -14,6 +11,7 @@ from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey
 from checkpoints.pure import ops
+from tests.tampering import tamper
 
 pytestmark = pytest.mark.django_db
 
@@ -37,18 +35,6 @@ def with_steps(branch: Branch, texts: str) -> Branch:
     return branch
 
 
-def tamper(sql: str, *values: Any) -> None:
-    """As the tables' owner would, who can switch the triggers off."""
-    tables = [Checkpoint._meta.db_table, CheckpointDelta._meta.db_table]
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        for table in tables:
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
-        cursor.execute(sql, values)
-        for table in tables:
-            cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER ALL")
-
-
 def records(branch: Branch) -> list[bytes]:
     deltas = CheckpointDelta.objects.unscoped(Reason.TEST).filter(branch=branch)
     return [
@@ -61,9 +47,7 @@ def put_record(branch: Branch, step: int, record: bytes) -> None:
     tamper(
         "UPDATE checkpoints_checkpointdelta SET record = %s"
         " WHERE branch_id = %s AND step = %s",
-        record,
-        branch.pk,
-        step,
+        [record, branch.pk, step],
     )
 
 
@@ -132,11 +116,11 @@ def test_metadata_that_was_changed_is_seen(branch, untouched, history, change):
     if change.startswith("id"):
         tamper(
             "DELETE FROM checkpoints_checkpointdelta WHERE branch_id = %s AND step = 2",
-            branch.pk,
+            [branch.pk],
         )
     tamper(
         f"UPDATE checkpoints_checkpoint SET {change} WHERE branch_id = %s AND step = 2",  # noqa: S608
-        branch.pk,
+        [branch.pk],
     )
     with pytest.raises((BrokenChain, DecryptionError), match=r"tep 2\b"):
         history(branch)
@@ -148,9 +132,7 @@ def test_two_steps_that_changed_places_are_seen(branch, history):
         for before, after in ((2, 99), (3, 2), (99, 3)):
             tamper(
                 f"UPDATE {table} SET step = %s WHERE branch_id = %s AND step = %s",  # noqa: S608
-                after,
-                branch.pk,
-                before,
+                [after, branch.pk, before],
             )
     with pytest.raises((BrokenChain, DecryptionError), match="Step 2"):
         history(branch)
@@ -160,15 +142,13 @@ def test_two_steps_that_changed_places_are_seen(branch, history):
 def test_a_step_that_is_missing_is_named(branch, history, step):
     tamper(
         "DELETE FROM checkpoints_checkpointdelta WHERE branch_id = %s AND step = %s",
-        branch.pk,
-        step,
+        [branch.pk, step],
     )
     with pytest.raises(BrokenChain, match=f"operations of step {step}"):
         history(branch)
     tamper(
         "DELETE FROM checkpoints_checkpoint WHERE branch_id = %s AND step = %s",
-        branch.pk,
-        step,
+        [branch.pk, step],
     )
     with pytest.raises(BrokenChain, match=f"Step {step} .* is missing"):
         history(branch)
@@ -177,7 +157,7 @@ def test_a_step_that_is_missing_is_named(branch, history, step):
 def test_a_head_that_was_put_back_without_its_mac_is_seen(branch, history):
     tamper(
         "UPDATE checkpoints_branch SET head_step = 3 WHERE id = %s",
-        branch.pk,
+        [branch.pk],
     )
     with pytest.raises(BrokenChain, match="Step 3"):
         history(branch)
@@ -189,8 +169,7 @@ def test_a_fork_that_was_moved_to_another_step_is_seen(branch, history):
     other = Checkpoint.objects.unscoped(Reason.TEST).get(branch=branch, step=1)
     tamper(
         "UPDATE checkpoints_branch SET fork_step = 1, forked_from_id = %s WHERE id = %s",
-        other.pk,
-        side.pk,
+        [other.pk, side.pk],
     )
     with pytest.raises(BrokenChain, match="Step 2"):
         history(side)
@@ -198,20 +177,18 @@ def test_a_fork_that_was_moved_to_another_step_is_seen(branch, history):
 
 
 def test_branches_that_are_their_own_ancestors_end(branch, history):
-    tamper("UPDATE checkpoints_branch SET parent_id = id WHERE id = %s", branch.pk)
+    tamper("UPDATE checkpoints_branch SET parent_id = id WHERE id = %s", [branch.pk])
     assert len(history(branch).records) == 5
 
 
 def test_a_branch_given_to_another_thread_does_not_open(branch, untouched, history):
     tamper(
         "UPDATE checkpoints_branch SET thread_id = %s WHERE id = %s",
-        untouched.thread_id,
-        branch.pk,
+        [untouched.thread_id, branch.pk],
     )
     tamper(
         "UPDATE checkpoints_checkpoint SET thread_id = %s WHERE branch_id = %s",
-        untouched.thread_id,
-        branch.pk,
+        [untouched.thread_id, branch.pk],
     )
     moved = Branch.objects.unscoped(Reason.TEST).get(pk=branch.pk)
     with pytest.raises(DecryptionError, match="Step 0"):

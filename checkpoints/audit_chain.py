@@ -1,0 +1,216 @@
+"""The audit log as a chain: links its events, and proves that they are as they were.
+
+Events are written plainly, with the change that they record. The linker follows within
+about a second, one for each workspace at a time; a lock on the chain in every request
+would make readers wait for each other. What a row's hash covers is said in
+`pure/audit_proof.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from checkpoints.access import Reason, ScopedQuerySet
+from checkpoints.clock import ClockTimestamp
+from checkpoints.models import AuditEvent, AuditLink, AuditPending, Workspace
+from checkpoints.pure import audit_proof
+from checkpoints.pure.audit_proof import Fault, Head, Row, Verdict
+
+BATCH = 1_000  # events that one transaction links
+READ = 5_000  # rows that one query reads
+UNLINKED_FOR = timedelta(minutes=1)  # so long, and no linker is at work
+
+# As `audit_proof.FIELDS`, but for the ids of workspace, actor and object.
+_COLUMNS = (
+    "position",
+    "id",
+    "at",
+    "workspace_id",
+    "actor_id",
+    "via",
+    "session",
+    "address",
+    "action",
+    "object_type",
+    "object_id",
+    "purpose",
+    "outcome",
+    "detail",
+)
+
+
+def link_pending(limit: int = 5 * BATCH) -> int:
+    """Link events that wait, up to about `limit` in each workspace; gives how many.
+
+    A workspace whose events another process links right now is left to it.
+    """
+    waiting = AuditPending.objects.unscoped(Reason.AUDIT)
+    linked = 0
+    for workspace_id in waiting.values_list("workspace_id", flat=True).distinct():
+        for _ in range(0, limit, BATCH):
+            done = _link_batch(workspace_id)
+            linked += done
+            if done < BATCH:
+                break
+    return linked
+
+
+@transaction.atomic
+def _link_batch(workspace_id: UUID | None) -> int:
+    if not _alone(workspace_id):
+        return 0
+    pending = (
+        AuditPending.objects.unscoped(Reason.AUDIT)
+        .filter(_of(workspace_id))
+        .order_by("position")
+    )
+    ids = list(pending.values_list("event_id", flat=True)[:BATCH])
+    head = head_of(workspace_id)
+    links = []
+    for event in _events(ids):
+        digest = audit_proof.link(head.hash, event)
+        links.append(
+            AuditLink(
+                event_id=UUID(event["id"]),
+                workspace_id=workspace_id,
+                number=head.number + 1,
+                previous=head.hash,
+                hash=digest,
+            )
+        )
+        head = Head(head.number + 1, digest)
+    AuditLink.objects.bulk_create(links)
+    pending.filter(event_id__in=ids).delete()
+    return len(links)
+
+
+def _alone(workspace_id: UUID | None) -> bool:
+    """Whether this transaction is now the only one to link the workspace's events."""
+    name = sha256(f"holdpoint audit {workspace_id}".encode()).digest()
+    with connection.cursor() as cursor:
+        key = int.from_bytes(name[:8], "big", signed=True)
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
+        (alone,) = cursor.fetchone()
+    return bool(alone)
+
+
+def head_of(workspace_id: UUID | None) -> Head:
+    """The last link of the workspace's chain."""
+    link = _links(workspace_id).order_by("-number").first()
+    return Head(link.number, bytes(link.hash)) if link else Head()
+
+
+def head_at(workspace_id: UUID | None, number: int) -> Head:
+    """The link with this number; the start of the chain where there is none."""
+    link = _links(workspace_id).filter(number=number).first()
+    return Head(link.number, bytes(link.hash)) if link else Head()
+
+
+def chains() -> Iterator[Workspace | None]:
+    """Whose logs there are: each workspace, and None for what belongs to none."""
+    yield from Workspace.objects.order_by("slug")
+    yield None
+
+
+def rows(workspace_id: UUID | None, *, after: int = 0) -> Iterator[Row]:
+    """The chain in order, from the link after this number; some thousands at a time."""
+    columns = [f"event__{column}" for column in _COLUMNS]
+    while True:
+        batch = list(
+            _links(workspace_id)
+            .filter(number__gt=after)
+            .order_by("number")
+            .values_list("number", "previous", "hash", *columns)[:READ]
+        )
+        for number, previous, digest, *values in batch:
+            yield Row(number, bytes(previous), bytes(digest), _event(values))
+        if len(batch) < READ:
+            return
+        after = batch[-1][0]
+
+
+def verify_audit(
+    workspace_id: UUID | None,
+    *,
+    start: Head | None = None,
+    anchors: Iterable[Head] = (),
+    progress: Callable[[int], object] = lambda number: None,
+) -> Verdict:
+    """Recompute the workspace's chain, and say which row is the first bad one.
+
+    `start` (a head that is known to be good) leaves out what is before it. `progress`
+    is told the number of a row now and then. An event that has waited for its link for
+    more than UNLINKED_FOR is a fault, too: it may be one that was slipped in.
+    """
+    start = start or Head()
+
+    def told() -> Iterator[Row]:
+        for row in rows(workspace_id, after=start.number):
+            if row.number % READ == 0:
+                progress(row.number)
+            yield row
+
+    verdict = audit_proof.verify(
+        told(),
+        start=start,
+        anchors=anchors,
+        workspace=str(workspace_id) if workspace_id else None,
+    )
+    if verdict.fault is None and (event := _unlinked(workspace_id)) is not None:
+        fault = Fault(
+            verdict.head.number + 1,
+            "unlinked",
+            f"event {event.pk} of {event.at:%Y-%m-%d %H:%M:%S} UTC is in no chain yet."
+            " Is a worker running?",
+            str(event.pk),
+        )
+        return Verdict(verdict.start, verdict.head, fault)
+    return verdict
+
+
+def _unlinked(workspace_id: UUID | None) -> AuditEvent | None:
+    events = AuditEvent.objects.unscoped(Reason.AUDIT)
+    return (
+        events.filter(_of(workspace_id), link=None)
+        .filter(at__lt=ClockTimestamp() - UNLINKED_FOR)
+        .order_by("position")
+        .first()
+    )
+
+
+def _links(workspace_id: UUID | None) -> ScopedQuerySet[AuditLink]:
+    return AuditLink.objects.unscoped(Reason.AUDIT).filter(_of(workspace_id))
+
+
+def _of(workspace_id: UUID | None) -> Q:
+    return Q(workspace_id=workspace_id)
+
+
+def _events(ids: list[UUID]) -> Iterator[dict[str, Any]]:
+    found = AuditEvent.objects.unscoped(Reason.AUDIT).filter(pk__in=ids)
+    for values in found.order_by("position").values_list(*_COLUMNS):
+        yield _event(values)
+
+
+def _event(values: Iterable[Any]) -> dict[str, Any]:
+    """The event as JSON, under the names of `audit_proof.FIELDS`."""
+    return {
+        field: _plain(value)
+        for field, value in zip(audit_proof.FIELDS, values, strict=True)
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return value

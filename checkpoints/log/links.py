@@ -1,0 +1,316 @@
+"""A thread's branches, link by link: every step where it has to be, as it was written.
+
+A branch is streamed in one statement, so that a step that is appended or packed
+meanwhile is seen whole or not at all; in memory are one segment and a few deltas.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Model
+
+from checkpoints.access import Reason
+from checkpoints.errors import CheckpointsError, DecryptionError
+from checkpoints.ids import made_at, short
+from checkpoints.log.step import META_COLUMNS, delta_context, metadata
+from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment, Thread
+from checkpoints.pure import chain, envelope
+
+FETCH = 32  # rows at a time; each may bring a delta of up to 16 MB
+# How far a step's time, which the database gives and no MAC covers, may be from the
+# time in its id, which its writer gave and the MAC covers: clocks differ, models are slow.
+LEEWAY = timedelta(days=1)
+
+
+class Bad(CheckpointsError):
+    """A row that is not as it was written; which one, and what is wrong with it."""
+
+    code = "bad_row"
+
+    def __init__(self, model: type[Model], row: UUID, problem: str) -> None:
+        super().__init__(problem)
+        self.model = model
+        self.row = row
+
+
+class Place(NamedTuple):
+    """A step that was found good."""
+
+    id: UUID | None
+    step: int
+    mac: bytes
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """A thread's keys, unwrapped: what seals by id, and what chains."""
+
+    data: dict[UUID, envelope.DataKey] = field(repr=False)
+    mac: bytes = field(repr=False)
+
+
+@dataclass
+class Seen:
+    """What was looked at so far."""
+
+    steps: int = 0
+    segments: int = 0
+
+
+def check(thread: Thread, secrets: Secrets, seen: Seen) -> None:
+    """Every branch of the thread, each after the one that it leaves. Raises Bad."""
+    branches = list(
+        Branch.objects.unscoped(Reason.COMMAND)
+        .filter(thread=thread)
+        .order_by("created_at", "pk")
+    )
+    _no_strays(thread, branches)
+    wanted = {(branch.parent_id, branch.fork_step) for branch in branches}
+    good: dict[tuple[UUID | None, int], Place] = {
+        (None, -1): Place(None, -1, chain.START)
+    }
+    while branches:
+        ready = [b for b in branches if (b.parent_id, b.fork_step) in good]
+        if not ready:
+            raise _does_not_attach(branches[0])
+        for branch in ready:
+            for place in _Branch(thread, branch, secrets, seen).places(
+                good[branch.parent_id, branch.fork_step]
+            ):
+                if (branch.pk, place.step) in wanted:
+                    good[branch.pk, place.step] = place
+        branches = [b for b in branches if b not in ready]
+
+
+def _no_strays(thread: Thread, branches: Iterable[Branch]) -> None:
+    for branch in branches:
+        if branch.workspace_id != thread.workspace_id:
+            raise Bad(Branch, branch.pk, "It stands in another workspace.")
+    stray = (
+        Checkpoint.objects.unscoped(Reason.COMMAND)
+        .filter(thread=thread)
+        .exclude(branch__thread=thread)
+        .first()
+    )
+    if stray is not None:
+        raise Bad(Checkpoint, stray.pk, "Its branch belongs to another thread.")
+
+
+def _does_not_attach(branch: Branch) -> Bad:
+    return Bad(
+        Branch,
+        branch.pk,
+        f"It says that it leaves branch {short(branch.parent_id)} at step "
+        f"{branch.fork_step}; there is no such step that leads back to a first one."
+        if branch.parent_id
+        else f"It has no parent, and yet begins after step {branch.fork_step}.",
+    )
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """The segment that the walk is in."""
+
+    id: UUID
+    first: int
+    last: int
+    ids: tuple[UUID, ...]
+    plains: tuple[bytes, ...] = field(repr=False)
+    after: bytes = field(repr=False)
+
+
+class _Branch:
+    """One branch's own steps, from where it leaves its parent to its head."""
+
+    def __init__(
+        self, thread: Thread, branch: Branch, secrets: Secrets, seen: Seen
+    ) -> None:
+        self._thread = thread
+        self._branch = branch
+        self._secrets = secrets
+        self._seen = seen
+
+    def places(self, start: Place) -> Iterator[Place]:
+        """Each step that is good, in order. Raises Bad at the first that is not."""
+        if self._branch.forked_from_id != start.id:
+            raise Bad(
+                Branch,
+                self._branch.pk,
+                f"It names another checkpoint than step {start.step}, which it leaves.",
+            )
+        here, packed, row, segments = start, None, None, 0
+        for row in self._rows():
+            if row.id is None:
+                break  # no step of its own yet
+            if row.segment is not None:
+                segments += 1
+                packed = self._segment(row, packed, here)
+            here = self._step(row, packed, here)
+            if packed is not None and here.step == packed.last:
+                if not hmac.compare_digest(packed.after, here.mac):
+                    raise Bad(Segment, packed.id, "It ends with another MAC.")
+                packed = None
+            self._seen.steps += 1
+            yield here
+        assert row is not None  # the branch's row is there, with steps or without
+        self._head(row, here)
+        if packed is not None:
+            raise Bad(Segment, packed.id, f"Its step {packed.last} has no row.")
+        if segments != row.segments:
+            raise Bad(
+                Branch,
+                self._branch.pk,
+                f"It has {row.segments} segments, of which {segments} begin at a step.",
+            )
+
+    def _rows(self) -> Iterator[SimpleNamespace]:
+        wanted = {"branch": self._branch.pk, "thread": self._thread.pk}
+        with closing(connection.chunked_cursor()) as cursor:
+            cursor.execute(_STEPS, wanted)
+            while rows := cursor.fetchmany(FETCH):
+                for row in rows:
+                    yield SimpleNamespace(**dict(zip(_NAMES, row, strict=True)))
+
+    def _step(self, row: Any, packed: _Packed | None, before: Place) -> Place:
+        number = before.step + 1
+        if row.step != number:
+            raise Bad(
+                Branch,
+                self._branch.pk,
+                f"Step {number} is missing; step {row.step} comes next.",
+            )
+        if row.workspace_id != self._thread.workspace_id:
+            raise Bad(Checkpoint, row.id, f"Step {number} stands in another workspace.")
+        if row.parent_id != before.id:
+            raise Bad(
+                Checkpoint, row.id, f"Step {number} names another step before it."
+            )
+        expected = chain.link(
+            self._secrets.mac,
+            before.mac,
+            branch=self._branch.pk,
+            step=number,
+            parent=before.id,
+            metadata=metadata(row.id, row.kind, row.schema_version, row),
+            operations=self._plain(row, packed),
+        )
+        if not hmac.compare_digest(bytes(row.state_mac), expected):
+            raise Bad(
+                Checkpoint,
+                row.id,
+                f"Step {number} is not as it was written: its MAC does not follow "
+                "from its row, its operations and the step before it.",
+            )
+        _require_time(row.id, row.created_at, number)
+        return Place(row.id, number, expected)
+
+    def _plain(self, row: Any, packed: _Packed | None) -> bytes:
+        if packed is not None:
+            if row.record is not None:
+                raise Bad(
+                    CheckpointDelta, row.id, f"Step {row.step} is in a segment, too."
+                )
+            if packed.ids[row.step - packed.first] != row.id:
+                raise Bad(
+                    Segment, packed.id, f"It has another checkpoint as step {row.step}."
+                )
+            plain: bytes = packed.plains[row.step - packed.first]
+            return plain
+        if row.record is None:
+            raise Bad(
+                Checkpoint,
+                row.id,
+                f"The operations of step {row.step} are missing: they are in no delta "
+                "and in no segment.",
+            )
+        if not row.delta_in_place:
+            raise Bad(
+                CheckpointDelta,
+                row.id,
+                f"The delta of step {row.step} stands elsewhere than its step.",
+            )
+        place = delta_context(
+            self._thread.workspace_id, self._thread.pk, row.id, row.step
+        )
+        return self._open(CheckpointDelta, row.id, row.data_key, row.record, place)
+
+    def _segment(self, row: Any, packed: _Packed | None, before: Place) -> _Packed:
+        raise Bad(Segment, row.segment, "This version reads no segments.")
+
+    def _open(
+        self,
+        model: type[Model],
+        pk: UUID,
+        data_key: UUID,
+        record: bytes,
+        place: envelope.Context,
+    ) -> bytes:
+        key = self._secrets.data.get(data_key)
+        if key is None:
+            raise Bad(model, pk, f"It names key {data_key}, which this thread has not.")
+        try:
+            plain = envelope.open_sealed(bytes(record), key=key, context=place)
+        except DecryptionError as error:
+            raise Bad(model, pk, str(error)) from None
+        return plain
+
+    def _head(self, row: Any, tip: Place) -> None:
+        found = Place(row.head_id, row.head_step, bytes(row.head_mac) or chain.START)
+        if found != tip:
+            raise Bad(
+                Branch,
+                self._branch.pk,
+                f"Its head is step {found.step}, {found.id}; its last step is "
+                f"{tip.step}, {tip.id}."
+                if found[:2] != tip[:2]
+                else f"Its head has another MAC than step {tip.step}.",
+            )
+
+
+def _require_time(id: UUID, stored: datetime, step: int) -> None:
+    made = made_at(id)
+    if made is not None and abs(stored - made) > LEEWAY:
+        raise Bad(
+            Checkpoint,
+            id,
+            f"Step {step} says that it was stored at {stored:%Y-%m-%d %H:%M:%S} UTC; "
+            f"by its id it was made at {made:%Y-%m-%d %H:%M:%S} UTC.",
+        )
+
+
+_OF_STEP = (
+    *("id", "workspace_id", "parent_id", "step", "kind", "schema_version"),
+    *("data_key", "state_mac", "created_at", *META_COLUMNS),
+)
+_NAMES = (
+    *("head_id", "head_step", "head_mac", "segments", *_OF_STEP),
+    *("record", "delta_in_place"),
+    *("segment", "segment_workspace", "last_step", "segment_key", "segment_record"),
+)
+_STEPS = f"""
+SELECT b.head_id, b.head_step, b.head_mac,
+       (SELECT count(*) FROM {Segment._meta.db_table}
+        WHERE thread_id = %(thread)s AND branch_id = %(branch)s),
+       {", ".join(f"c.{name}" for name in _OF_STEP)},
+       d.record,
+       (d.workspace_id, d.thread_id, d.branch_id, d.step)
+           = (c.workspace_id, c.thread_id, c.branch_id, c.step),
+       s.id, s.workspace_id, s.last_step, s.data_key, s.record
+FROM {Branch._meta.db_table} b
+LEFT JOIN {Checkpoint._meta.db_table} c
+  ON c.thread_id = %(thread)s AND c.branch_id = b.id
+LEFT JOIN {CheckpointDelta._meta.db_table} d ON d.checkpoint_id = c.id
+LEFT JOIN {Segment._meta.db_table} s
+  ON s.thread_id = %(thread)s AND s.branch_id = b.id AND s.first_step = c.step
+WHERE b.id = %(branch)s
+ORDER BY c.step
+"""  # noqa: S608
