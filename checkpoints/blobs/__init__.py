@@ -91,6 +91,8 @@ def read(pass_: Pass, blob: Blob) -> bytes:
     except MissingObject:
         require_same(store)  # or else that is why
         raise
+    if envelope.key_id(sealed) != blob.data_key:
+        raise DecryptionError
     content = pass_.open_bytes(blob, _FIELD, sealed)
     digest, id = _identity(blob.thread_id, content, blob.media_type)
     if (digest, id, len(content)) != (bytes(blob.digest), blob.pk, blob.size):

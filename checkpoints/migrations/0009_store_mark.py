@@ -1,9 +1,14 @@
 from django.db import migrations, models
 
-import checkpoints.clock
+MARKS = """
+INSERT INTO checkpoints_storemark (kind, mark)
+VALUES ('local', gen_random_uuid()), ('s3', gen_random_uuid())
+"""
 
 
 class Migration(migrations.Migration):
+    """By which mark the database knows its blob store; a random one for each kind."""
+
     dependencies = [("checkpoints", "0008_audit_pending_fill")]
 
     operations = [
@@ -21,11 +26,14 @@ class Migration(migrations.Migration):
                 ),
                 ("mark", models.UUIDField()),
                 (
-                    "created_at",
+                    "claimed_at",
                     models.DateTimeField(
-                        db_default=checkpoints.clock.ClockTimestamp(), editable=False
+                        editable=False,
+                        help_text="When a store first had the mark.",
+                        null=True,
                     ),
                 ),
             ],
         ),
+        migrations.RunSQL(MARKS, migrations.RunSQL.noop),
     ]

@@ -44,7 +44,7 @@ class Blob(models.Model):
 
 
 class StoreMark(models.Model):
-    """Which blob store is this database's, of each kind: the store holds the same mark.
+    """By which mark this database knows its blob store; a row for each kind of store.
 
     So a directory that another machine happens to have under the same path is not taken
     for it (`stores/mark.py`).
@@ -52,7 +52,9 @@ class StoreMark(models.Model):
 
     kind = models.CharField(primary_key=True, max_length=20, help_text="local, s3")
     mark = models.UUIDField()
-    created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    claimed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When a store first had the mark."
+    )
 
     def __str__(self) -> str:
         return f"{self.kind} store {short(self.mark)}"

@@ -41,6 +41,7 @@ INLINE = frozenset(
 )
 _URLS = frozenset({"url", "file_data"})
 _AUDIO = "input_audio"
+_MARKS = (b'"url":"data:', b'"file_data":"data:', b'"input_audio":{')  # in JSON
 
 _KEYS = {"$blob", "size", "media_type", "digest"}
 _TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*\Z")
@@ -106,7 +107,7 @@ def refs(value: Any) -> Iterator[Ref]:
 
 def may_hold_large(plain: bytes, most: int) -> bool:
     """Whether it is worth while to look for large values in what these bytes say."""
-    return len(plain) > most or b'":"data:' in plain or b'"input_audio":{' in plain
+    return len(plain) > most or any(mark in plain for mark in _MARKS)
 
 
 def extract_ops(ops: Sequence[Op], most: int, take: Take) -> list[Op]:

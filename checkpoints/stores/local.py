@@ -63,7 +63,6 @@ class LocalStore:
                 check_size(path.stat().st_size)
                 return path.read_bytes()
             except FileNotFoundError:
-                self._require_root()
                 raise MissingObject(
                     f"The object {name} is not in {self.where}."
                 ) from None
@@ -107,13 +106,6 @@ class LocalStore:
             self._make(folder.parent)
         folder.mkdir(mode=0o700, parents=folder == self._root, exist_ok=True)
         _sync_folder(folder.parent)
-
-    def _require_root(self) -> None:
-        if not self._root.is_dir():
-            raise StoreUnavailable(
-                f"There is no directory {self._root} (BLOB_DIR). Mount it, or set"
-                " BLOB_DIR to where the objects are."
-            )
 
     @contextlib.contextmanager
     def _troubles(self) -> Iterator[None]:
