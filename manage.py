@@ -6,4 +6,6 @@ from django.core.management import execute_from_command_line
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    if sys.argv[1:2] == ["worker"]:
+        os.environ.setdefault("DATABASE_ROLE", "worker")  # see settings
     execute_from_command_line(sys.argv)

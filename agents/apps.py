@@ -3,9 +3,12 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
+from agents.rights import RIGHTS
+
 
 class AgentsConfig(AppConfig):
     name = "agents"
+    rights = RIGHTS  # see checkpoints/db/roles.py
     verbose_name = "Agents"
 
     def ready(self) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from checkpoints.access import Principal, RunPrincipal, SystemPrincipal, UserPrincipal
+from checkpoints.db.session import recording
 from checkpoints.models import AuditEvent
 
 Detail = UUID | int | bool | str | None | list[str]
@@ -31,16 +32,18 @@ def record(
     who outside a workspace (in the admin) is given as `actor_id`. `detail_ids` are
     ids, counts and codes; never anything that a person or a model wrote.
     """
-    AuditEvent.objects.create(
-        workspace_id=workspace_id or _workspace(principal, obj),
-        action=action,
-        object_type=obj._meta.label_lower if obj is not None else "",
-        object_id=obj.pk if obj is not None and isinstance(obj.pk, UUID) else None,
-        outcome=outcome,
-        purpose=purpose,
-        **({"actor_id": actor_id} | _who(principal, via)),
-        detail=_in_json({**_for_whom(principal), **detail_ids}),
-    )
+    of = workspace_id or _workspace(principal, obj)
+    with recording(of):
+        AuditEvent.objects.create(
+            workspace_id=of,
+            action=action,
+            object_type=obj._meta.label_lower if obj is not None else "",
+            object_id=obj.pk if obj is not None and isinstance(obj.pk, UUID) else None,
+            outcome=outcome,
+            purpose=purpose,
+            **({"actor_id": actor_id} | _who(principal, via)),
+            detail=_in_json({**_for_whom(principal), **detail_ids}),
+        )
 
 
 def _workspace(principal: Principal | None, obj: Model | None) -> UUID | None:

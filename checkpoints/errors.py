@@ -7,6 +7,7 @@
     ├─ UnknownKey, Shredded                                 its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
+    ├─ Pruned, BadArchive                                   content that went, its archive
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -210,3 +211,17 @@ class MissingObject(CheckpointsError):
 
     code = "missing_object"
     status = 410
+
+
+class Pruned(CheckpointsError):
+    """A thread's content went to an archive; the message says when, and the way back."""
+
+    code = "pruned"
+    status = 410
+
+
+class BadArchive(CheckpointsError):
+    """An archive is damaged, cut off, changed, or not one of this installation."""
+
+    code = "bad_archive"
+    status = 422

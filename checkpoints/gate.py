@@ -29,6 +29,7 @@ from checkpoints.access import (
 from checkpoints.errors import NotPermitted
 from checkpoints.keys import hierarchy
 from checkpoints.models import DataKey, Grant, Membership, Thread
+from checkpoints.models.fields import SealedField
 from checkpoints.pure import codec, envelope
 from checkpoints.pure.envelope import NIL, Context
 
@@ -133,9 +134,10 @@ def seal(row: Model, field: str, value: Any) -> bytes:
     Raises NotStorable when the value is not JSON, Shredded, UnknownKey.
     """
     thread_id = getattr(row, "thread_id", None)
+    column = row._meta.get_field(field)
     key = (
         hierarchy.workspace_key(_workspace_of(row), DataKey.Purpose.DETAIL)
-        if thread_id is None
+        if thread_id is None or (isinstance(column, SealedField) and column.outlives)
         else hierarchy.thread_keys(thread_id).data
     )
     return envelope.seal(codec.canonical(value), key=key, context=context(row, field))

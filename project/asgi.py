@@ -8,5 +8,6 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.environ.setdefault("DATABASE_POOL", "8")  # see settings
+os.environ.setdefault("DATABASE_ROLE", "web")
 
 application = get_asgi_application()

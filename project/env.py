@@ -58,6 +58,15 @@ def flag(name: str, default: bool) -> bool:
     return value == "True"
 
 
+def choice(name: str, choices: tuple[str, ...]) -> str:
+    """One of these words; the first when there is none."""
+    value = optional(name) or choices[0]
+    if value not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ImproperlyConfigured(f"{name}={value!r} must be one of {known}.")
+    return value
+
+
 def number(name: str, default: int, *, least: int = 0, most: int | None = None) -> int:
     value = optional(name)
     if value is None:
@@ -157,7 +166,7 @@ def database(name: str) -> dict[str, Any]:
         )
     options = dict(parse_qsl(url.query))
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "checkpoints.db",
         "NAME": dbname,
         "USER": unquote(url.username or ""),
         "PASSWORD": unquote(url.password or ""),

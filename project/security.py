@@ -7,12 +7,16 @@ from typing import Any
 
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware, PolicyParts
+from django.contrib import admin
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.http.response import HttpResponseNotFound
 from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
+
+from checkpoints.db import session
+from checkpoints.db.session import DatabaseRole
 
 # Django admin's and django-rq's pages carry inline code. They show no state: ids only.
 INLINE_POLICY = {
@@ -64,6 +68,31 @@ class CharsetMiddleware(MiddlewareMixin):
         named = (request.content_params or {}).get("charset", "utf-8")
         if named.strip().lower() not in ("utf-8", "utf8"):
             raise BadRequest("Only UTF-8 is understood.")
+
+
+class DatabaseRoleMiddleware:
+    """A request is the web role's, from here to the end of its answer.
+
+    Of which workspace, the view's `member` says. The admin's pages show metadata of all
+    of them, to staff. What a streamed body asks later is of none, and sees no row.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with session.acting_as(DatabaseRole.WEB):
+            return self.get_response(request)
+
+    def process_view(
+        self,
+        request: HttpRequest,
+        view: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        if "admin" in _apps(request) and admin.site.has_permission(request):
+            session.enter_admin()
 
 
 class QueuePagesMiddleware(MiddlewareMixin):

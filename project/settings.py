@@ -61,6 +61,7 @@ MIDDLEWARE = [
     "project.security.StaticFilesMiddleware",
     "project.security.PolicyMiddleware",
     "project.security.CharsetMiddleware",
+    "project.security.DatabaseRoleMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -97,15 +98,34 @@ TEMPLATES = [
 # that belong to threads would pile up. A worker has one thread and keeps its own.
 DATABASE_POOL = env.number("DATABASE_POOL", default=0)
 
+# Whose work this process does: asgi.py and manage.py set it for web and workers.
+DATABASE_ROLE = env.choice("DATABASE_ROLE", ("owner", "web", "worker"))
+# Web and workers have credentials of their own; without them they use the owner's, and
+# take their role at the start of each transaction.
+DATABASE_ROLE_URLS = {
+    "web": env.optional("DATABASE_WEB_URL") is not None,
+    "worker": env.optional("DATABASE_WORKER_URL") is not None,
+}
+if DATABASE_ROLE == "web" and DATABASE_ROLE_URLS["web"]:
+    _database = env.database("DATABASE_WEB_URL")
+elif DATABASE_ROLE == "worker" and DATABASE_ROLE_URLS["worker"]:
+    _database = env.database("DATABASE_WORKER_URL")
+else:
+    _database = env.database("DATABASE_URL")
+
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        **env.database("DATABASE_URL"),
+        **_database,
         "CONN_MAX_AGE": 0 if DATABASE_POOL else 60,  # seconds
         "CONN_HEALTH_CHECKS": not DATABASE_POOL,
     }
 }
-# No server-side cursors, no session state: PgBouncer in transaction mode works.
+# No server-side cursors, no session state but prepared statements (checkpoints/prepared.py):
+# PgBouncer in transaction mode works, from 1.21 on with max_prepared_statements.
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+PREPARED_STATEMENTS = env.flag("PREPARED_STATEMENTS", default=True)
+if PREPARED_STATEMENTS:
+    DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 0  # for those cursors alone
 DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", "5")  # seconds
 if DATABASE_POOL:
     DATABASES["default"]["OPTIONS"]["pool"] = {

@@ -20,6 +20,8 @@ class Agent(models.Model):
 
     objects = ScopedManager()
 
+    same_by = ("workspace_id", "name")  # of a restored row: the one that is here
+
     class Meta:
         constraints = [
             models.UniqueConstraint(
@@ -44,11 +46,15 @@ class AgentVersion(models.Model):
     agent = models.ForeignKey(Agent, models.PROTECT, related_name="versions")
     number = models.PositiveIntegerField()
     digest = models.BinaryField()
-    spec = SealedField()
+    spec = SealedField(kept=True)
     schema_version = models.PositiveSmallIntegerField(default=1)
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 
     objects = ScopedManager()
+
+    # Of a restored row: the one that is here; else it takes the next number.
+    same_by = ("agent_id", "digest")
+    counted = ("agent_id", "number")
 
     class Meta:
         constraints = [

@@ -81,6 +81,9 @@ class Approval(models.Model):
 
     objects = models.Manager.from_queryset(ApprovalQuerySet)()
 
+    # Restored where the number was given to another one, it takes the next (`restore`).
+    counted = ("workspace_id", "number")
+
     class Meta:
         constraints = [
             models.UniqueConstraint(
@@ -131,7 +134,7 @@ class Decision(models.Model):
     session = models.CharField(max_length=64, blank=True)
     digest = models.BinaryField(help_text="What was shown, as the form carried it.")
     content = SealedField(
-        null=True, help_text="Reason, response or edited arguments, as JSON."
+        null=True, kept=True, help_text="Reason, response or edited arguments, as JSON."
     )
     mac = models.BinaryField()
     at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)

@@ -157,8 +157,9 @@ class ToolCall(models.Model):
     tool_version = models.CharField(max_length=64, blank=True)
     effect = models.CharField(max_length=10, choices=Effect, default=Effect.EXTERNAL)
     status = models.CharField(max_length=10, choices=Status, default=Status.PROPOSED)
-    title = SealedField()
-    arguments = SealedField(help_text="As proposed, without the reason.")
+    # Both are null once the thread's content went.
+    title = SealedField(null=True)
+    arguments = SealedField(null=True, help_text="As proposed, without the reason.")
     arguments_digest = models.BinaryField(
         help_text="Keyed hash of tool, version and arguments: finds recorded results."
     )

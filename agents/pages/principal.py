@@ -16,6 +16,7 @@ from django.utils.crypto import salted_hmac
 
 from agents.pages.respond import login_expired
 from checkpoints.access import Reason, Role, UserPrincipal
+from checkpoints.db import session
 from checkpoints.errors import NotPermitted
 from checkpoints.models import Membership
 
@@ -36,24 +37,25 @@ def principal_of(request: HttpRequest) -> UserPrincipal | None:
     """The person's principal in the session's workspace, or None for a stranger.
 
     Read anew on every request, so that a role that was taken away is gone with the
-    next click.
+    next click. The database shows the rest of the request that workspace's rows only.
     """
     user = request.user
     if not user.is_authenticated:
         return None
-    memberships = list(
-        Membership.objects.unscoped(Reason.SIGN_IN)
-        .filter(user=user)
-        .select_related("workspace")
-        .prefetch_related("groups")
-        .order_by("created_at")
-    )
+    with session.signing_in(user.pk):
+        memberships = list(
+            Membership.objects.unscoped(Reason.SIGN_IN)
+            .filter(user=user)
+            .select_related("workspace")
+            .order_by("created_at")
+        )
     if not memberships:
         return None
     chosen = request.session.get(WORKSPACE_KEY)
     membership = next(
         (m for m in memberships if str(m.workspace_id) == chosen), memberships[0]
     )
+    session.enter(membership.workspace_id)
     groups: frozenset[UUID] = frozenset(group.pk for group in membership.groups.all())
     return UserPrincipal(
         user_id=user.pk,

@@ -10,10 +10,17 @@ class SealedField(models.BinaryField):  # type: ignore[type-arg]
     """A column that holds a sealed record (`pure/envelope.py`). It never opens itself.
 
     Written with `gate.seal(row, field, value)`, read with `Pass.open(row, field)`.
-    Admin pages and `dumpdata` show its size at most.
+    Admin pages and `dumpdata` show its size at most. When the content of a thread goes
+    (`log/content.py`), the column is emptied, unless it is `kept`: what a thread is
+    called and what people decided there outlives what was done in it. What `outlives`
+    even the thread's keys is sealed under the workspace's.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, kept: bool = False, outlives: bool = False, **kwargs: Any
+    ) -> None:
+        self.kept = kept
+        self.outlives = outlives
         kwargs.setdefault("editable", False)
         super().__init__(*args, **kwargs)
 

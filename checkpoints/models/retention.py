@@ -126,7 +126,7 @@ class Deletion(models.Model):
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )
-    reason = SealedField(null=True, help_text="A person's words.")
+    reason = SealedField(null=True, outlives=True, help_text="A person's words.")
     steps = models.PositiveIntegerField(default=0)
     at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 

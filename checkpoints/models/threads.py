@@ -70,7 +70,7 @@ class Thread(models.Model):
         Group, models.PROTECT, null=True, blank=True, related_name="+"
     )
     origin = models.CharField(max_length=10, choices=Origin, default=Origin.RUN)
-    title = SealedField()
+    title = SealedField(kept=True)
     external_id = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  # absent ids must not collide
     request_key = models.UUIDField(
         null=True,
@@ -81,6 +81,7 @@ class Thread(models.Model):
     legal_hold = models.BooleanField(
         default=False, help_text="Nothing and nobody removes it, an admin lifts it."
     )
+    hold_reason = SealedField(null=True, kept=True, help_text="An admin's words.")
     pruned_at = models.DateTimeField(
         null=True,
         editable=False,
@@ -171,7 +172,7 @@ class Branch(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="branches")
-    name = SealedField()
+    name = SealedField(kept=True)
     namespace = models.CharField(
         max_length=200, blank=True, help_text="Empty for the main line."
     )
@@ -251,7 +252,7 @@ class ThreadInput(models.Model):
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="inputs")
     branch = models.ForeignKey(Branch, models.PROTECT, related_name="inputs")
-    content = SealedField()
+    content = SealedField(null=True, help_text="Null once the thread's content went.")
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )

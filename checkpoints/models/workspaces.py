@@ -58,6 +58,8 @@ class Group(models.Model):
 
     objects = ScopedManager()
 
+    same_by = ("workspace_id", "name")  # of a restored row: the one that is here
+
     class Meta:
         constraints = [
             models.UniqueConstraint(

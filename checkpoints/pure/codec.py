@@ -47,8 +47,13 @@ def canonical(value: object, *, most: int = MAX_BYTES) -> bytes:
 
     Raises NotStorable when it is not plain JSON, or takes more than `most` bytes.
     """
-    check_structure(value)
-    data = _encoder.encode(value).encode()
+    has_floats = check_structure(value)
+    # The same bytes, ten times as fast; but orjson writes 1e16 where Python has 1e+16.
+    data = (
+        _encoder.encode(value).encode()
+        if has_floats
+        else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    )
     if len(data) > most:
         _too_large(most)
     return data
@@ -125,8 +130,12 @@ def load_strict(text: str) -> Any:
     return value
 
 
-def check_structure(root: object) -> None:
-    """Raises NotStorable where it is not plain JSON; long texts count for nothing."""
+def check_structure(root: object) -> bool:
+    """Whether there are floats in it. Raises NotStorable where it is no plain JSON.
+
+    Long texts count for nothing here.
+    """
+    has_floats = False
     # What is left of MAX_BYTES, counting brackets, commas and empty keys only: enough
     # to stop at a small value that holds itself so often that its text is huge.
     room = MAX_BYTES
@@ -180,6 +189,7 @@ def check_structure(root: object) -> None:
                         "store it as text",
                     )
             elif kind is float:
+                has_floats = True
                 if not math.isfinite(value):
                     raise NotStorable(
                         _at(place, key, depth),
@@ -188,6 +198,7 @@ def check_structure(root: object) -> None:
                     )
             elif kind not in _PLAIN:
                 raise NotStorable(_at(place, key, depth), f"is {_named(value)}")
+    return has_floats
 
 
 def _no_twins(one: Any, other: Any) -> bool:

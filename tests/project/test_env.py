@@ -108,7 +108,7 @@ def test_a_database_is_taken_apart(monkeypatch):
         "THING", "postgresql://ann:p%40ss%2F@db.example:6432/shop?sslmode=require"
     )
     assert env.database("THING") == {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "checkpoints.db",
         "NAME": "shop",
         "USER": "ann",
         "PASSWORD": "p@ss/",

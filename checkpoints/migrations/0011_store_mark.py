@@ -9,7 +9,7 @@ VALUES ('local', gen_random_uuid()), ('s3', gen_random_uuid())
 class Migration(migrations.Migration):
     """By which mark the database knows its blob store; a random one for each kind."""
 
-    dependencies = [("checkpoints", "0008_audit_pending_fill")]
+    dependencies = [("checkpoints", "0010_content_goes")]
 
     operations = [
         migrations.CreateModel(

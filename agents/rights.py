@@ -1,0 +1,14 @@
+"""What pages and workers do to the tables of agents."""
+
+from __future__ import annotations
+
+from checkpoints.db.roles import ADD, CHANGE, Rights
+
+RIGHTS = {
+    "agents_agent": Rights(web=CHANGE, worker=ADD),
+    "agents_agentversion": Rights(web=ADD, worker=ADD),
+    "agents_run": Rights(web=CHANGE, worker=CHANGE),
+    "agents_toolcall": Rights(web=CHANGE, worker=CHANGE),
+    "agents_approval": Rights(web=CHANGE, worker=CHANGE),
+    "agents_decision": Rights(web=ADD, worker=ADD),
+}

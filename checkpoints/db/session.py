@@ -1,0 +1,102 @@
+"""Who the statements of this thread or task are for: a database role, and a workspace.
+
+Wall 2 of the design. A request is the web role's, and of one workspace from where the
+person's membership was found; until then, and in whatever runs after the request, no
+row of any workspace is there. Nothing here reaches the database by itself: `base` tells
+it at the start of each transaction, for that transaction only.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.conf import settings
+
+
+class DatabaseRole(enum.StrEnum):
+    """Who asks the database. `OWNER` made the tables; the others own nothing."""
+
+    OWNER = "owner"
+    WEB = "web"
+    WORKER = "worker"
+
+    @property
+    def in_postgres(self) -> str:
+        """The name of the cluster's role; "none" is whoever connected."""
+        return "none" if self is DatabaseRole.OWNER else f"holdpoint_{self}"
+
+
+class Scope(enum.StrEnum):
+    """What the web role may see beside the rows of one workspace."""
+
+    NOTHING = ""
+    OPERATOR = "operator"  # staff, in the admin: metadata pages of every workspace
+    RECORDING = "recording"  # events of no workspace, while one is written
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the database is told. Without a workspace the web role sees no row of one."""
+
+    role: DatabaseRole
+    workspace: UUID | None = None
+    person: int | None = None  # whose own memberships are looked for, at sign-in
+    scope: Scope = Scope.NOTHING
+
+
+_session: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+def current() -> Session:
+    """The session of this thread or task; at first the process's role, and no more."""
+    return _session.get() or Session(DatabaseRole(settings.DATABASE_ROLE))
+
+
+@contextmanager
+def acting_as(role: DatabaseRole) -> Iterator[None]:
+    """Statements in this block are the role's, of no workspace until one is entered.
+
+    What `enter` changes inside is over with the block.
+    """
+    token = _session.set(Session(role))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+def enter(workspace: UUID) -> None:
+    """The rest of the block of `acting_as` is this workspace's, and nothing beside it."""
+    _session.set(Session(current().role, workspace=workspace))
+
+
+def enter_admin() -> None:
+    """The rest of the block of `acting_as` is an operator's, who sees every workspace."""
+    _session.set(Session(current().role, scope=Scope.OPERATOR))
+
+
+@contextmanager
+def recording(workspace: UUID | None) -> Iterator[None]:
+    """Statements in this block write events of this workspace, or of none."""
+    was = current()
+    scope = Scope.RECORDING if workspace is None else was.scope
+    token = _session.set(replace(was, workspace=workspace, scope=scope))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+@contextmanager
+def signing_in(person: int) -> Iterator[None]:
+    """Statements in this block see this person's own memberships, in any workspace."""
+    token = _session.set(replace(current(), person=person))
+    try:
+        yield
+    finally:
+        _session.reset(token)
