@@ -8,7 +8,6 @@ without the mark is refused, as is one that holds another database's objects.
 
 from __future__ import annotations
 
-from itertools import islice
 from uuid import UUID, uuid4
 
 from django.db import connection, transaction
@@ -89,4 +88,5 @@ def _read(store: Store) -> UUID | None:
 
 
 def _is_used(store: Store) -> bool:
-    return any(name != NAME for name in islice(store.names(), 2))
+    """Whether it holds objects, which have a kind before their name."""
+    return any("/" in name for name in store.names())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from base64 import b64encode
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -73,7 +74,11 @@ def names() -> list[str]:
     return [name for name in stores.configured().names() if name != mark.NAME]
 
 
-def messages(branch, history) -> list[dict]:
+def a_blob() -> Blob:
+    return Blob.objects.earliest("created_at")
+
+
+def messages(branch, history) -> list[dict[str, Any]]:
     return history(branch).state_at(branch.head_step)["messages"]
 
 
@@ -138,7 +143,7 @@ def test_a_step_that_is_not_stored_leaves_no_row(branch):
 
 def test_the_object_is_there_before_the_row(branch, monkeypatch):
     """Killed between the two, nothing refers to what is not there."""
-    seen = []
+    seen: list[bytes] = []
     insert = Blob.objects.bulk_create
 
     def look(rows, **how):
@@ -199,7 +204,7 @@ def test_a_reference_reaches_no_blob_of_another_thread(
 
 
 def test_a_blob_opens_only_by_a_pass_for_its_thread(said, make_thread, alice, other):
-    blob = Blob.objects.first()
+    blob = a_blob()
     elsewhere = make_thread(owner=alice)
     for_elsewhere = gate.admit(alice, purpose="test", threads=[elsewhere.thread])
     with pytest.raises(NotPermitted):
@@ -252,7 +257,7 @@ def test_every_flipped_byte_of_an_object_is_found(said, opened, blob_dir):
 
 def test_a_shredded_threads_blobs_are_gone_even_where_their_objects_lie(said, alice):
     opened = gate.admit(alice, purpose="test", threads=[said.thread])
-    blob = Blob.objects.first()
+    blob = a_blob()
     assert blobs.read(opened, blob)
     destroy_thread_keys(said.thread_id)
     with pytest.raises(Shredded):
@@ -263,7 +268,7 @@ def test_a_shredded_threads_blobs_are_gone_even_where_their_objects_lie(said, al
 
 
 def test_a_missing_object_is_named(said, opened):
-    blob = Blob.objects.first()
+    blob = a_blob()
     stores.of(blob.store).delete(blob.object_name)
     with pytest.raises(MissingObject, match=blob.object_name):
         blobs.read(opened, blob)
@@ -289,7 +294,7 @@ def test_a_directory_of_the_same_name_on_another_machine_is_refused(
     with pytest.raises(WrongStore):
         blobs.put(said.thread, b"new", media_type="text/plain")
     with pytest.raises(WrongStore):  # not: that the object is missing
-        blobs.read(opened, Blob.objects.first())
+        blobs.read(opened, a_blob())
     stores.configured().write(mark.NAME, b"00000000-0000-0000-0000-000000000001")
     with pytest.raises(WrongStore, match="the mark of another one"):
         mark.require_same(stores.configured())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -39,7 +40,7 @@ def shelf() -> Shelf:
     return Shelf()
 
 
-def part(url: str) -> dict:
+def part(url: str | refs.Ref) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
