@@ -19,6 +19,7 @@ from django.db import transaction
 
 from checkpoints import blobs
 from checkpoints.access import Reason
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import Fenced, NotStorable
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
@@ -31,7 +32,6 @@ from checkpoints.log.step import (
     metadata,
 )
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
-from checkpoints.prepared import Prepared
 from checkpoints.pure import chain, envelope, refs
 from checkpoints.pure.ops import Op
 
