@@ -25,7 +25,6 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.step import (
     META_COLUMNS,
-    STEP_SCHEMA,
     NewStep,
     StepMeta,
     delta_context,
@@ -50,6 +49,7 @@ class Writer:
     step: int  # the head's; -1: there is none
     mac: bytes = field(repr=False)  # the head's
     lease: timedelta | None = None  # how long a commit renews the lease for
+    schema_version: int = 1  # of the state at the head
     # What the last commit stored: the step's operations, with references for what is
     # kept as blobs. Folding these, not those that were given, makes the state.
     stored: Sequence[Op] = field(default=(), repr=False)
@@ -70,6 +70,7 @@ def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
         step=branch.head_step,
         mac=bytes(branch.head_mac) or chain.START,
         lease=lease,
+        schema_version=_schema_version(branch.head_id),
     )
 
 
@@ -101,13 +102,14 @@ def _plain(step: NewStep) -> bytes | None:
 def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
     number = writer.step + 1
+    schema_version = step.schema_version or writer.schema_version
     mac = chain.link(
         keys.mac,
         writer.mac,
         branch=writer.branch_id,
         step=number,
         parent=writer.head,
-        metadata=metadata(step.id, step.kind, STEP_SCHEMA, step.meta),
+        metadata=metadata(step.id, step.kind, schema_version, step.meta),
         operations=plain,
     )
     place = delta_context(writer.workspace_id, writer.thread_id, step.id, number)
@@ -121,7 +123,7 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
         "id": step.id,
         "step": number,
         "kind": step.kind,
-        "schema_version": STEP_SCHEMA,
+        "schema_version": schema_version,
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
@@ -132,7 +134,14 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."
         )
-    return replace(writer, head=step.id, step=number, mac=mac, stored=step.ops)
+    return replace(
+        writer,
+        head=step.id,
+        step=number,
+        mac=mac,
+        schema_version=schema_version,
+        stored=step.ops,
+    )
 
 
 def committed(writer: Writer, checkpoint_id: UUID) -> bool:
@@ -158,6 +167,13 @@ def committed(writer: Writer, checkpoint_id: UUID) -> bool:
     if branch.fence != writer.fence or branch.head_id != writer.head:
         raise Fenced(f"Branch {short(writer.branch_id)} was taken by another holder.")
     return False
+
+
+def _schema_version(head: UUID | None) -> int:
+    if head is None:
+        return 1
+    checkpoints = Checkpoint.objects.unscoped(Reason.WORKER).filter(pk=head)
+    return checkpoints.values_list("schema_version", flat=True).first() or 1
 
 
 # Copied into the checkpoint as they are given; the rest comes from the branch's row.

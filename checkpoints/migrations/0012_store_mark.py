@@ -9,7 +9,7 @@ VALUES ('local', gen_random_uuid()), ('s3', gen_random_uuid())
 class Migration(migrations.Migration):
     """By which mark the database knows its blob store; a random one for each kind."""
 
-    dependencies = [("checkpoints", "0010_content_goes")]
+    dependencies = [("checkpoints", "0011_sign_in_failures")]
 
     operations = [
         migrations.CreateModel(
