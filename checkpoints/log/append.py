@@ -8,7 +8,7 @@ the log; the ORM would take four statements for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -100,14 +100,23 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
-        **{name: getattr(step.meta, name) for name in META_COLUMNS},
+        **vars(step.meta),
     }
     if _COMMIT.execute(values).rowcount != 1:
         raise Fenced(
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."
         )
-    return replace(writer, head=step.id, step=number, mac=mac)
+    return Writer(
+        workspace_id=writer.workspace_id,
+        thread_id=writer.thread_id,
+        branch_id=writer.branch_id,
+        fence=writer.fence,
+        head=step.id,
+        step=number,
+        mac=mac,
+        lease=writer.lease,
+    )
 
 
 def committed(writer: Writer, checkpoint_id: UUID) -> bool:

@@ -60,16 +60,25 @@ def link_digest(
     operations_digest: bytes,
 ) -> bytes:
     """As `link`, where only the SHA-256 of the operations is at hand (in a segment)."""
-    return _mac(
-        mac_key,
-        _LINK,
-        previous,
-        branch.bytes,
-        step.to_bytes(8, "big"),
-        parent.bytes if parent else b"",
-        metadata,
-        operations_digest,
+    # The fields of `_mac`, most of whose lengths are known: this is made for every step
+    # that is written or read.
+    message = b"".join(
+        (
+            _LINK_BEGINS,
+            len(previous).to_bytes(8, "big"),
+            previous,
+            _SIXTEEN,
+            branch.bytes,
+            _EIGHT,
+            step.to_bytes(8, "big"),
+            _SIXTEEN + parent.bytes if parent else _NOTHING,
+            len(metadata).to_bytes(8, "big"),
+            metadata,
+            len(operations_digest).to_bytes(8, "big"),
+            operations_digest,
+        )
     )
+    return hmac.digest(mac_key, message, "sha256")
 
 
 def keyed_digest(key: bytes, purpose: str, value: object) -> bytes:
@@ -82,5 +91,12 @@ def keyed_digest(key: bytes, purpose: str, value: object) -> bytes:
 
 
 def _mac(key: bytes, *fields: bytes) -> bytes:
-    message = b"".join(len(part).to_bytes(8, "big") + part for part in fields)
-    return hmac.digest(key, message, "sha256")
+    return hmac.digest(key, b"".join(map(_behind_length, fields)), "sha256")
+
+
+def _behind_length(part: bytes) -> bytes:
+    return len(part).to_bytes(8, "big") + part
+
+
+_LINK_BEGINS = _behind_length(_LINK)
+_NOTHING, _EIGHT, _SIXTEEN = (size.to_bytes(8, "big") for size in (0, 8, 16))

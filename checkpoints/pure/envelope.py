@@ -78,15 +78,22 @@ class Context:
 
     def encode(self) -> bytes:
         """The associated data's form: each field behind its length, in this order."""
-        fields = (
-            self.purpose.encode(),
-            self.workspace.bytes,
-            self.thread.bytes,
-            self.object.bytes,
-            self.step.to_bytes(8, "big"),
-            self.schema.to_bytes(4, "big"),
+        purpose = self.purpose.encode()
+        return len(purpose).to_bytes(2, "big") + b"".join(
+            (
+                purpose,
+                b"\x00\x10",
+                self.workspace.bytes,
+                b"\x00\x10",
+                self.thread.bytes,
+                b"\x00\x10",
+                self.object.bytes,
+                b"\x00\x08",
+                self.step.to_bytes(8, "big"),
+                b"\x00\x04",
+                self.schema.to_bytes(4, "big"),
+            )
         )
-        return b"".join(len(part).to_bytes(2, "big") + part for part in fields)
 
 
 @dataclass(frozen=True)
