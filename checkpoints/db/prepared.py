@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +25,8 @@ class Prepared:
     """
 
     def __init__(self, sql: str) -> None:
-        names = list(dict.fromkeys(_NAME.findall(sql)))
-        numbers = {name: f"${n}" for n, name in enumerate(names, start=1)}
-        self._in_order = itemgetter(*names)  # of two or more
+        self._names = list(dict.fromkeys(_NAME.findall(sql)))
+        numbers = {name: f"${n}" for n, name in enumerate(self._names, start=1)}
         self._sql = _NAME.sub(lambda found: numbers[found[1]], sql)
 
     def execute(self, values: Mapping[str, object]) -> psycopg.Cursor[Any]:
@@ -43,7 +41,7 @@ class Prepared:
         cursor = psycopg.RawCursor[Any](connection)
         sent = [
             value if value is None or type(value) in _AS_IT_IS else _as_text(value)
-            for value in self._in_order(values)
+            for value in map(values.__getitem__, self._names)
         ]
         with db.wrap_database_errors:
             if db.queries_logged:
