@@ -38,6 +38,7 @@ RIGHTS = {
     "checkpoints_retentionpolicy": Rights(web=ALL, worker=READ),
     "checkpoints_archive": Rights(web=READ, worker=CHANGE),
     "checkpoints_deletion": Rights(web=READ, worker=ADD),
+    "checkpoints_signinfailures": Rights(web=ALL),
     # Django's own
     "auth_user": Rights(web=ALL, worker=READ),
     "auth_group": Rights(web=ALL),

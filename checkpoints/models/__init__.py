@@ -4,6 +4,7 @@ from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
+from checkpoints.models.people import SignInFailures
 from checkpoints.models.retention import Archive, Deletion, RetentionPolicy
 from checkpoints.models.threads import Branch, Thread, ThreadInput
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
@@ -24,6 +25,7 @@ __all__ = [
     "Membership",
     "RetentionPolicy",
     "Segment",
+    "SignInFailures",
     "Thread",
     "ThreadInput",
     "Workspace",
