@@ -11,7 +11,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checkpoints", "0011_sign_in_failures"),
+        ("checkpoints", "0012_store_mark"),
     ]
 
     operations = [
