@@ -11,7 +11,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checkpoints", "0012_store_mark"),
+        ("checkpoints", "0013_delta_queue"),
     ]
 
     operations = [
