@@ -42,6 +42,7 @@ class Reason(enum.Enum):
     WORKER = "a worker claims a run by the id that rang"
     REAPER = "the reaper sweeps every workspace"
     KEYS = "the key hierarchy loads key rows by id"
+    PACK = "packing looks after every branch"
     GATE = "the gate re-checks a grant"
     AUDIT = "the audit log is written"
     ARCHIVE = "archives and retention work on every workspace, by its policies"

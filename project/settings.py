@@ -120,8 +120,12 @@ DATABASES: dict[str, dict[str, Any]] = {
         "CONN_HEALTH_CHECKS": not DATABASE_POOL,
     }
 }
-# No server-side cursors, no session state: PgBouncer in transaction mode works.
+# No server-side cursors, no session state but prepared statements (checkpoints/prepared.py):
+# PgBouncer in transaction mode works, from 1.21 on with max_prepared_statements.
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
+PREPARED_STATEMENTS = env.flag("PREPARED_STATEMENTS", default=True)
+if PREPARED_STATEMENTS:
+    DATABASES["default"]["OPTIONS"]["prepare_threshold"] = 0  # for those cursors alone
 DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", "5")  # seconds
 if DATABASE_POOL:
     DATABASES["default"]["OPTIONS"]["pool"] = {

@@ -1,8 +1,8 @@
-"""Slow duties that any worker process may do: retention, orphans, what else tidies up.
+"""Duties that any worker process may do: packing, retention, orphans, tidying up.
 
 They run in the reaper's thread, one after another, so each does a small batch and
-returns. A duty has one process at a time: a lock that ends with its connection keeps
-the others out, and they try again when it is due again.
+returns. Unless it says otherwise, a duty has one process at a time: a lock that ends with
+its connection keeps the others out, and they try again when it is due again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError, connection
+
+from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +28,12 @@ class Duty:
     name: str  # names its lock, too
     every: timedelta  # of one process
     act: Callable[[], object]  # a small batch; not called in a transaction
+    alone: bool = True  # False: it sees to it itself that two at once do no harm
 
 
-DUTIES: tuple[Duty, ...] = ()
+DUTIES: tuple[Duty, ...] = (
+    Duty("pack", timedelta(seconds=1), Backlog().turn, alone=False),
+)
 
 
 class Housekeeper:
@@ -58,7 +63,7 @@ class Housekeeper:
             return False
         self._due[duty.name] = self._after(duty)
         try:
-            with alone(duty.name) as granted:
+            with alone(duty.name) if duty.alone else nullcontext(True) as granted:
                 if granted:
                     duty.act()
                 return granted

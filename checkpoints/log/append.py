@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from checkpoints.access import Reason
 from checkpoints.errors import Fenced
@@ -28,6 +28,7 @@ from checkpoints.log.step import (
     metadata,
 )
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta
+from checkpoints.prepared import Prepared
 from checkpoints.pure import chain, envelope
 
 __all__ = ["NewStep", "StepMeta", "Writer", "commit", "committed", "writer"]
@@ -91,23 +92,21 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         "thread": writer.thread_id,
         "fence": writer.fence,
         "head": writer.head,
-        "lease": writer.lease,
+        "lease": writer.lease and writer.lease.total_seconds(),
         "id": step.id,
         "step": number,
-        "kind": str(step.kind),
+        "kind": step.kind,
         "schema_version": STEP_SCHEMA,
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
         **{name: getattr(step.meta, name) for name in META_COLUMNS},
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_COMMIT, values)
-        if cursor.rowcount != 1:
-            raise Fenced(
-                f"Branch {short(writer.branch_id)} has another holder, or a head other"
-                f" than step {writer.step}: step {number} was not stored."
-            )
+    if _COMMIT.execute(values).rowcount != 1:
+        raise Fenced(
+            f"Branch {short(writer.branch_id)} has another holder, or a head other"
+            f" than step {writer.step}: step {number} was not stored."
+        )
     return replace(writer, head=step.id, step=number, mac=mac)
 
 
@@ -140,14 +139,14 @@ def committed(writer: Writer, checkpoint_id: UUID) -> bool:
 _GIVEN = ("id", "kind", "schema_version", "data_key", "state_mac", *META_COLUMNS)
 
 # Tables and columns are named by the models; every value is a parameter.
-_COMMIT = f"""
+_COMMIT = Prepared(f"""
 WITH moved AS (
     UPDATE {Branch._meta.db_table}
     SET head_id = %(id)s,
         head_step = %(step)s,
         head_mac = %(state_mac)s,
         updated_at = clock_timestamp(),
-        lease_until = coalesce(clock_timestamp() + %(lease)s::interval, lease_until)
+        lease_until = coalesce(clock_timestamp() + make_interval(secs => %(lease)s), lease_until)
     WHERE id = %(branch)s
       AND thread_id = %(thread)s
       AND fence = %(fence)s
@@ -165,4 +164,4 @@ INSERT INTO {CheckpointDelta._meta.db_table}
     (checkpoint_id, workspace_id, thread_id, branch_id, step, record)
 SELECT %(id)s, workspace_id, thread_id, id, %(step)s, %(record)s
 FROM moved
-"""  # noqa: S608
+""")  # noqa: S608

@@ -1,69 +1,28 @@
-"""Read a branch: its steps through every fork, verified, and the state at any of them.
+"""Read a branch: its state, its steps through every fork, the states on its way.
 
-One statement reads the whole line, so that packing under way is seen whole or not at
-all. While reading, each step's MAC is computed again from its row, its opened operations
-and its parent's MAC, and the steps have to be there without a gap, up to the head that
-the branch names: a row that was altered, swapped, moved or removed is refused by name.
-A branch put back to an earlier head with all that belongs to it, as a backup would, is
-whole; only an anchor outside the database can tell.
+Everything is read in one statement (`line`) and shown to be what was written
+(`verified`). `state` is the hot path: it opens segments and what is not packed yet, and
+asks for no row of a packed step. `read` gets every step's row too, and verifies each
+link. `history` opens nothing.
 """
 
 from __future__ import annotations
 
-import hmac
-from dataclasses import dataclass, field, fields
-from datetime import datetime
-from decimal import Decimal
+from dataclasses import dataclass, field
 from itertools import chain as chained
-from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
-from checkpoints.errors import BrokenChain, DecryptionError, StepNotFound
+from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
-from checkpoints.ids import short
-from checkpoints.keys import hierarchy
-from checkpoints.log.step import delta_context, metadata
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey
-from checkpoints.pure import chain, codec, envelope
+from checkpoints.log import line, verified
+from checkpoints.log.record import StepRecord, StepRow
+from checkpoints.models import Branch
 from checkpoints.pure.codec import State
-from checkpoints.pure.ops import Op, fold
+from checkpoints.pure.ops import fold
 
+__all__ = ["History", "StepRecord", "StepRow"]
 
-@dataclass(frozen=True)
-class StepRecord:
-    """One step: its row, and what it did, opened."""
-
-    id: UUID
-    branch_id: UUID
-    parent_id: UUID | None
-    step: int
-    kind: str
-    status: str
-    name: str
-    run: UUID | None
-    actor_id: int | None
-    agent_version: UUID | None
-    schema_version: int
-    model_requested: str
-    model_returned: str
-    temperature: float | None
-    top_p: float | None
-    seed: int | None
-    fingerprint: str
-    tokens_in: int | None
-    tokens_out: int | None
-    tokens_cached: int | None
-    cost: Decimal | None
-    latency_ms: int | None
-    error_class: str
-    data_key: UUID
-    state_mac: bytes = field(repr=False)
-    created_at: datetime
-    label: str = field(repr=False)
-    ops: list[Op] = field(repr=False)
-    context: dict[str, Any] | None = field(repr=False)
+PAGE = 50  # steps of a history
 
 
 class History:
@@ -103,6 +62,22 @@ class History:
         return [found[step] for step in steps]
 
 
+@dataclass(frozen=True)
+class Opened:
+    """A branch at one step: the state, and which checkpoints led to it."""
+
+    step: int
+    state: State = field(repr=False)  # not to be changed
+    _contents: verified.Contents = field(repr=False)
+
+    def checkpoints(self) -> dict[UUID, set[UUID]]:
+        """The checkpoints on the way, by the branch that holds them."""
+        found: dict[UUID, set[UUID]] = {}
+        for branch, checkpoint in self._contents.checkpoints():
+            found.setdefault(branch, set()).add(checkpoint)
+        return found
+
+
 def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     """The branch's history up to `to_step` (its head, when None), in one statement.
 
@@ -111,140 +86,81 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     not open, and BrokenChain when a step does not follow from the one before it; the
     last two name the step.
     """
-    pass_.require_thread(branch.thread_id)
-    pass_.require_right()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _READ, {"branch": branch.pk, "thread": branch.thread_id, "to_step": to_step}
-        )
-        rows = cursor.fetchall()
-    if not rows:
-        raise StepNotFound(f"Branch {short(branch.pk)} has no step.")
-    head_step, head_mac = rows[0][:2]
-    last = head_step if to_step is None else to_step
-    if not 0 <= last <= head_step:
-        raise StepNotFound(f"Branch {short(branch.pk)} has no step {to_step}.")
-    records = _verified(branch, [row[2:] for row in rows])
-    if len(records) != last + 1:
-        raise BrokenChain(
-            f"Step {len(records)} of branch {short(branch.pk)} is missing."
-        )
-    if last == head_step and not hmac.compare_digest(
-        records[-1].state_mac, bytes(head_mac)
-    ):
-        raise BrokenChain(
-            f"Step {last} of branch {short(branch.pk)} is not the head that it recorded."
-        )
-    return History(records)
+    found = _contents(pass_, branch, to_step=to_step, rows_from=0)
+    return History(
+        [
+            StepRecord(
+                **vars(found.rows[step]),
+                label=text["label"],
+                ops=text["ops"],
+                context=text["context"],
+            )
+            for step, text in enumerate(found.texts)
+        ]
+    )
+
+
+def open_at(pass_: Pass, branch: Branch, *, step: int | None = None) -> Opened:
+    """The branch after this step (its head, when None). Raises as `read` does."""
+    found = _contents(pass_, branch, to_step=step, rows_from=None)
+    ops = chained.from_iterable(text["ops"] for text in found.texts)
+    return Opened(len(found.texts) - 1, fold({}, ops), found)
+
+
+def state(pass_: Pass, branch: Branch, *, step: int | None = None) -> State:
+    """The state after this step (the head's, when None); not to be changed.
+
+    Raises as `read` does.
+    """
+    return open_at(pass_, branch, step=step).state
 
 
 def head_state(pass_: Pass, branch: Branch) -> State:
     """The state at the branch's head; not to be changed. Raises as `read` does."""
-    history = read(pass_, branch)
-    return history.state_at(len(history.records) - 1)
+    return state(pass_, branch)
 
 
-def _verified(branch: Branch, rows: list[tuple[Any, ...]]) -> list[StepRecord]:
-    """The rows as records, each opened and shown to follow from the one before it."""
-    keys = _keys(branch, rows)
-    mac_key = hierarchy.thread_keys(branch.thread_id).mac
-    records: list[StepRecord] = []
-    parent_id, previous = None, chain.START
-    for number, (_, sealed, *columns) in enumerate(rows):
-        values: dict[str, Any] = dict(zip(_COLUMNS, columns, strict=True))
-        values["state_mac"] = bytes(values["state_mac"])
-        step = values["step"]
-        if step != number:
-            raise BrokenChain(f"Step {number} of branch {short(branch.pk)} is missing.")
-        plain = _open(branch, values, sealed, keys)
-        text = codec.parse(plain)
-        record = StepRecord(
-            **values, label=text["label"], ops=text["ops"], context=text["context"]
-        )
-        expected = chain.link(
-            mac_key,
-            previous,
-            branch=record.branch_id,
-            step=step,
-            parent=parent_id,
-            metadata=metadata(record.id, record.kind, record.schema_version, record),
-            operations=plain,
-        )
-        if record.parent_id != parent_id or not hmac.compare_digest(
-            record.state_mac, expected
-        ):
-            raise BrokenChain(
-                f"Step {step} of branch {short(branch.pk)} is not as it was written."
-            )
-        records.append(record)
-        parent_id, previous = record.id, record.state_mac
-    return records
+def history(
+    pass_: Pass, branch: Branch, *, before: int | None = None, limit: int = PAGE
+) -> list[StepRow]:
+    """The rows of the last `limit` steps before step `before`, newest first.
+
+    Nothing is opened, so nothing is verified. Raises NotPermitted.
+    """
+    pass_.require_thread(branch.thread_id)
+    pass_.require_right()
+    end = branch.head_step + 1 if before is None else before
+    rows = line.rows(branch, first=end - limit, last=end - 1)
+    rows.reverse()
+    return rows
 
 
-def _keys(branch: Branch, rows: list[tuple[Any, ...]]) -> dict[UUID, envelope.DataKey]:
-    """The keys of these rows. The statement has asked for each whether it still lives."""
-    position = 2 + _COLUMNS.index("data_key")
-    for step, row in enumerate(rows):
-        if not row[0]:
-            hierarchy.data_keys([row[position]])  # destroyed, or unknown: says so
-            raise DecryptionError(
-                f"Step {step} of branch {short(branch.pk)} names a key of another thread."
-            )
-    return hierarchy.data_keys_seen_alive(row[position] for row in rows)
+def history_states(
+    pass_: Pass, branch: Branch, *, before: int | None = None, limit: int = PAGE
+) -> list[tuple[StepRow, State]]:
+    """As `history`, each step with the state after it; these share what stayed the same.
+
+    Raises as `read` does.
+    """
+    end = branch.head_step + 1 if before is None else before
+    first = max(0, end - limit)
+    if end <= first:
+        return []
+    # The row before the first one has the MAC that the first one follows.
+    found = _contents(pass_, branch, to_step=end - 1, rows_from=max(0, first - 1))
+    state = fold({}, chained.from_iterable(text["ops"] for text in found.texts[:first]))
+    states = []
+    for step in range(first, end):
+        state = fold(state, found.texts[step]["ops"])
+        states.append((found.rows[step], state))
+    states.reverse()
+    return states
 
 
-def _open(
-    branch: Branch,
-    values: dict[str, Any],
-    sealed: bytes | None,
-    keys: dict[UUID, envelope.DataKey],
-) -> bytes:
-    step = values["step"]
-    if sealed is None:
-        raise BrokenChain(
-            f"The operations of step {step} of branch {short(branch.pk)} are missing."
-        )
-    place = delta_context(branch.workspace_id, branch.thread_id, values["id"], step)
-    try:
-        return envelope.open_sealed(
-            bytes(sealed),
-            key=keys[values["data_key"]],
-            context=place,
-        )
-    except DecryptionError as error:
-        raise DecryptionError(
-            f"Step {step} of branch {short(branch.pk)}: {error}"
-        ) from None
-
-
-_OPENED = {"label", "ops", "context"}
-_COLUMNS = [column.name for column in fields(StepRecord) if column.name not in _OPENED]
-
-# Each branch of the line gives the steps after it left its parent, up to where the next
-# one left it. Uncorrelated parts (the live keys) are evaluated once.
-_READ = f"""
-WITH RECURSIVE line AS (
-    SELECT id, parent_id, fork_step, head_step, head_mac,
-           coalesce(%(to_step)s::int, head_step) AS last
-    FROM {Branch._meta.db_table}
-    WHERE id = %(branch)s AND thread_id = %(thread)s
-  UNION
-    SELECT up.id, up.parent_id, up.fork_step, line.head_step, line.head_mac,
-           least(line.last, line.fork_step)
-    FROM line JOIN {Branch._meta.db_table} up
-      ON up.id = line.parent_id AND up.thread_id = %(thread)s
-)
-SELECT line.head_step, line.head_mac,
-       c.data_key = ANY (ARRAY(
-           SELECT id FROM {DataKey._meta.db_table}
-           WHERE thread_id = %(thread)s AND destroyed_at IS NULL
-       )),
-       d.record,
-       {", ".join(f"c.{name}" for name in _COLUMNS)}
-FROM line
-JOIN {Checkpoint._meta.db_table} c
-  ON c.thread_id = %(thread)s AND c.branch_id = line.id
- AND c.step > line.fork_step AND c.step <= line.last
-LEFT JOIN {CheckpointDelta._meta.db_table} d ON d.checkpoint_id = c.id
-ORDER BY c.step
-"""  # noqa: S608
+def _contents(
+    pass_: Pass, branch: Branch, *, to_step: int | None, rows_from: int | None
+) -> verified.Contents:
+    pass_.require_thread(branch.thread_id)
+    pass_.require_right()
+    found = line.fetch(branch, to_step=to_step, rows_from=rows_from)
+    return verified.contents(found, rows_from=rows_from)

@@ -47,8 +47,13 @@ def canonical(value: object) -> bytes:
 
     Raises NotStorable when it is not plain JSON.
     """
-    _check_structure(value)
-    data = _encoder.encode(value).encode()
+    has_floats = _check_structure(value)
+    # The same bytes, ten times as fast; but orjson writes 1e16 where Python has 1e+16.
+    data = (
+        _encoder.encode(value).encode()
+        if has_floats
+        else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    )
     if len(data) > MAX_BYTES:
         _too_large()
     return data
@@ -125,7 +130,9 @@ def load_strict(text: str) -> Any:
     return value
 
 
-def _check_structure(root: object) -> None:
+def _check_structure(root: object) -> bool:
+    """Whether there are floats in it. Raises NotStorable."""
+    has_floats = False
     # What is left of MAX_BYTES, counting brackets, commas and empty keys only: enough
     # to stop at a small value that holds itself so often that its text is huge.
     room = MAX_BYTES
@@ -179,6 +186,7 @@ def _check_structure(root: object) -> None:
                         "store it as text",
                     )
             elif kind is float:
+                has_floats = True
                 if not math.isfinite(value):
                     raise NotStorable(
                         _at(place, key, depth),
@@ -187,6 +195,7 @@ def _check_structure(root: object) -> None:
                     )
             elif kind not in _PLAIN:
                 raise NotStorable(_at(place, key, depth), f"is {_named(value)}")
+    return has_floats
 
 
 def _no_twins(one: Any, other: Any) -> bool:

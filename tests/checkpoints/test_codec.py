@@ -47,6 +47,14 @@ def test_values_are_the_same_exactly_when_their_bytes_are(pair):
     assert codec.same(one, other) == (codec.canonical(one) == codec.canonical(other))
 
 
+@given(values)
+def test_canonical_bytes_are_the_standard_librarys(value):
+    plainly = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    assert codec.canonical(value) == plainly.encode()
+
+
 def test_canonical_bytes_are_tight_sorted_and_utf8():
     assert codec.canonical({"b": [1, 1.0, -0.0], "a": "é\0"}) == (
         '{"a":"é\\u0000","b":[1,1.0,-0.0]}'.encode()

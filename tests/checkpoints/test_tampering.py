@@ -186,10 +186,11 @@ def test_a_branch_given_to_another_thread_does_not_open(branch, untouched, histo
         "UPDATE checkpoints_branch SET thread_id = %s WHERE id = %s",
         [untouched.thread_id, branch.pk],
     )
-    tamper(
-        "UPDATE checkpoints_checkpoint SET thread_id = %s WHERE branch_id = %s",
-        [untouched.thread_id, branch.pk],
-    )
+    for table in ("checkpoints_checkpoint", "checkpoints_checkpointdelta"):
+        tamper(
+            f"UPDATE {table} SET thread_id = %s WHERE branch_id = %s",  # noqa: S608
+            [untouched.thread_id, branch.pk],
+        )
     moved = Branch.objects.unscoped(Reason.TEST).get(pk=branch.pk)
     with pytest.raises(DecryptionError, match="Step 0"):
         history(moved)

@@ -1,0 +1,61 @@
+"""Statements that are planned once a connection, not at each execution.
+
+PostgreSQL takes longer to plan the statement of a step than to run it. Django's cursors
+write values into the text, so that no two statements are the same; these send values
+apart. The setting PREPARED_STATEMENTS turns it off, for poolers that cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections
+
+
+class Prepared:
+    """SQL whose values are named: `%(name)s`.
+
+    It says the type of a value where that does not follow from a column.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self._names = list(dict.fromkeys(_NAME.findall(sql)))
+        numbers = {name: f"${n}" for n, name in enumerate(self._names, start=1)}
+        self._sql = _NAME.sub(lambda found: numbers[found[1]], sql)
+
+    def execute(self, values: Mapping[str, object]) -> psycopg.Cursor[Any]:
+        """The cursor that holds the answer. Raises Django's database errors."""
+        # Not `connection`, which looks up the thread's anew at each attribute.
+        db = connections[DEFAULT_DB_ALIAS]
+        db.close_if_health_check_failed()
+        db.ensure_connection()
+        db.validate_no_broken_transaction()
+        cursor = psycopg.RawCursor(db.connection)
+        sent = [_sent(values[name]) for name in self._names]
+        with db.wrap_database_errors:
+            if db.queries_logged:
+                log = db.make_debug_cursor(cursor)  # type: ignore[arg-type]  # the stubs ask for a wrapper
+                with log.debug_sql(self._sql):
+                    cursor.execute(self._sql, sent, prepare=True)
+            else:
+                cursor.execute(self._sql, sent, prepare=True)
+        return cursor
+
+
+_NAME = re.compile(r"%\((\w+)\)s")
+
+
+def _sent(value: object) -> object:
+    """As a text, which PostgreSQL reads as the type that it needs.
+
+    psycopg would name types by the values, None and 70000 otherwise than 7: a statement
+    would be prepared for every combination.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is bytes or kind is list:
+        return value
+    return value.hex if isinstance(value, UUID) else str(value)

@@ -1,0 +1,72 @@
+"""Statements that are planned once a connection."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db import DataError, connection, transaction
+from django.db.transaction import TransactionManagementError
+
+from checkpoints.ids import uuid7
+from checkpoints.log.append import NewStep, StepMeta, commit, writer
+from checkpoints.prepared import Prepared
+
+pytestmark = pytest.mark.django_db
+
+METAS = [
+    StepMeta(),
+    StepMeta(run=uuid7(), tokens_in=3, tokens_out=70_000, cost=Decimal("0.01")),
+    StepMeta(name="search", temperature=0.5, seed=2**40, latency_ms=12),
+]
+ADD = Prepared("SELECT %(one)s::int + %(two)s::int, %(one)s::text")
+
+
+def prepared_statements() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        return int(cursor.fetchone()[0])
+
+
+@pytest.fixture
+def afresh():
+    """As on a new connection, and without a trace on the next one."""
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    connection.connection._prepared.clear()
+    yield
+    connection.connection._prepared.clear()
+
+
+def test_the_steps_statement_is_planned_once_whatever_the_step_holds(
+    make_thread, afresh
+):
+    at = writer(make_thread())
+    for meta in METAS:
+        for lease in (None, timedelta(days=1, seconds=5)):
+            at = dataclasses.replace(at, lease=lease)
+            at = commit(at, NewStep("model", [], "said", meta=meta))
+    assert prepared_statements() == 1
+
+
+def test_values_are_named_and_may_be_used_twice():
+    assert ADD.execute({"one": 70_000, "two": 2}).fetchone() == (70_002, "70000")
+    assert ADD.execute({"one": 7, "two": None}).fetchone() == (None, "7")
+
+
+def test_where_the_setting_turned_it_off_nothing_is_prepared(afresh, monkeypatch):
+    monkeypatch.setattr(connection.connection, "prepare_threshold", None)
+    assert ADD.execute({"one": 1, "two": 2}).fetchone() == (3, "1")
+    assert prepared_statements() == 0
+
+
+def test_errors_are_djangos_and_a_broken_transaction_is_respected():
+    with pytest.raises(DataError), transaction.atomic():
+        ADD.execute({"one": "many", "two": 1})
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(TransactionManagementError):
+            ADD.execute({"one": 1, "two": 1})
+        transaction.set_rollback(False)
