@@ -15,8 +15,17 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import DateTimeField, Exists, F, Max, OuterRef, QuerySet, Value
-from django.db.models.functions import Greatest
+from django.db.models import (
+    Exists,
+    F,
+    Model,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+)
+from django.db.models.functions import Greatest, Length
 
 from checkpoints.access import Reason
 from checkpoints.clock import ClockTimestamp
@@ -27,7 +36,11 @@ from checkpoints.log.expire import BUSY, HELD, PINNED, Work
 from checkpoints.models import (
     Archive,
     AuditEvent,
+    Blob,
+    Branch,
+    CheckpointDelta,
     RetentionPolicy,
+    Segment,
     Thread,
     Workspace,
 )
@@ -37,6 +50,11 @@ logger = logging.getLogger(__name__)
 BATCH = 10  # threads of one sweep
 TRY_AGAIN = timedelta(days=1)  # with a thread that could not be archived
 
+_SIZES: dict[type[Model], Any] = {
+    CheckpointDelta: Length("record"),
+    Segment: Length("record"),
+    Blob: F("stored_size"),
+}
 _Then = RetentionPolicy.Then
 _Status = Archive.Status
 
@@ -56,6 +74,10 @@ class Rule:
     @property
     def name(self) -> str:
         return self.agent or ("other agents" if self.besides else "every agent")
+
+    @property
+    def deletes(self) -> bool:
+        return self.then == _Then.DELETE
 
 
 @dataclass
@@ -120,11 +142,15 @@ def expired(rule: Rule, work: Work) -> QuerySet[Any, Any]:
 
     Each with `agent`, `active_at` and `busy`.
     """
-    if rule.keep_days is None:
-        return Thread.objects.none()
-    latest = ClockTimestamp() - Value(timedelta(days=rule.keep_days))
+    latest = ClockTimestamp() - Value(timedelta(days=rule.keep_days or 0))
     restored = AuditEvent.objects.unscoped(Reason.ARCHIVE).filter(
         object_type="checkpoints.thread", object_id=OuterRef("pk"), action="restore"
+    )
+    last_step = (
+        Branch.objects.unscoped(Reason.ARCHIVE)
+        .filter(thread=OuterRef("pk"))
+        .order_by("-updated_at")
+        .values("updated_at")[:1]
     )
     threads = (
         Thread.objects.unscoped(Reason.ARCHIVE)
@@ -133,11 +159,7 @@ def expired(rule: Rule, work: Work) -> QuerySet[Any, Any]:
         .annotate(
             agent=work.agent,
             busy=work.busy,
-            active_at=Greatest(
-                F("created_at"),
-                Max("branches__updated_at"),
-                output_field=DateTimeField(),
-            ),
+            active_at=Greatest(F("created_at"), Subquery(last_step)),
         )
         .filter(active_at__lt=latest)
         .exclude(Exists(restored.filter(at__gte=latest)))
@@ -147,6 +169,8 @@ def expired(rule: Rule, work: Work) -> QuerySet[Any, Any]:
         if rule.agent
         else threads.exclude(agent__in=rule.besides)
     )
+    if rule.keep_days is None:
+        return threads.none()
     return threads.order_by("active_at", "pk")
 
 
@@ -170,6 +194,18 @@ def forecast(workspace_id: UUID, work: Work) -> list[Forecast]:
                 report.kept[reason] = report.kept.get(reason, 0) + 1
         found.append(report)
     return found
+
+
+def size_of(thread_ids: list[UUID]) -> int:
+    """Bytes of these threads' operations and blobs, sealed."""
+    total = 0
+    for model, column in _SIZES.items():
+        rows = model._default_manager.all().unscoped(Reason.ARCHIVE)  # type: ignore[attr-defined]
+        total += (
+            rows.filter(thread_id__in=thread_ids).aggregate(size=Sum(column))["size"]
+            or 0
+        )
+    return total
 
 
 def sweep(
@@ -240,7 +276,7 @@ def _expire(rule: Rule, work: Work, limit: int, via: str, done: Done) -> None:
     )
     threads = due(rule, work).exclude(Exists(in_work)).exclude(Exists(failed))
     for thread_id in list(threads.values_list("pk", flat=True)[:limit]):
-        if rule.then == _Then.DELETE:
+        if rule.deletes:
             done.shredded += _shred(thread_id, rule, work, via)
         else:
             archive = _archive(thread_id, rule.policy, via, done)

@@ -4,7 +4,12 @@ from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
-from checkpoints.models.retention import Archive, Deletion, RetentionPolicy
+from checkpoints.models.retention import (
+    Archive,
+    Deletion,
+    RetentionPolicy,
+    RetentionTask,
+)
 from checkpoints.models.threads import Branch, Thread, ThreadInput
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
 
@@ -23,6 +28,7 @@ __all__ = [
     "Group",
     "Membership",
     "RetentionPolicy",
+    "RetentionTask",
     "Segment",
     "Thread",
     "ThreadInput",
