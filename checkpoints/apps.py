@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
-from checkpoints.keys import providers
+from checkpoints.keys import keyring, providers
 from checkpoints.rights import RIGHTS
 
 
@@ -13,3 +13,4 @@ class CheckpointsConfig(AppConfig):
 
     def ready(self) -> None:
         providers.check_settings()
+        keyring.check_settings()

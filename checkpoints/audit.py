@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Model
 
 from checkpoints.access import Principal, RunPrincipal, SystemPrincipal, UserPrincipal
 from checkpoints.db.session import recording
+from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
 
 Detail = UUID | int | bool | str | None | list[str]
@@ -44,6 +48,47 @@ def record(
             **({"actor_id": actor_id} | _who(principal, via)),
             detail=_in_json({**_for_whom(principal), **detail_ids}),
         )
+
+
+def record_each(
+    action: str,
+    objects: Sequence[Any],
+    *,
+    via: str,
+    actor_id: int | None = None,
+    **detail_ids: Detail,
+) -> None:
+    """One event for each of these rows of one model; each has its workspace.
+
+    In one plain statement: it is for thousands, and the ORM would take a second for them.
+    """
+    if not objects:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _RECORD_EACH,
+            {
+                "ids": [uuid7() for _ in objects],
+                "workspaces": [obj.workspace_id for obj in objects],
+                "objects": [obj.pk for obj in objects],
+                "type": objects[0]._meta.label_lower,
+                "action": action,
+                "via": via,
+                "actor": actor_id,
+                "detail": json.dumps(_in_json(detail_ids)),
+            },
+        )
+
+
+_RECORD_EACH = f"""
+INSERT INTO {AuditEvent._meta.db_table}
+    (id, workspace_id, object_id, object_type, action, via, actor_id, detail,
+     session, purpose, outcome)
+SELECT n.id, n.workspace, n.object, %(type)s, %(action)s, %(via)s, %(actor)s,
+       %(detail)s::jsonb, '', '', 'ok'
+FROM unnest(%(ids)s::uuid[], %(workspaces)s::uuid[], %(objects)s::uuid[])
+  AS n(id, workspace, object)
+"""  # noqa: S608
 
 
 def _workspace(principal: Principal | None, obj: Model | None) -> UUID | None:

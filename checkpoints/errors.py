@@ -4,7 +4,7 @@
     ├─ NotStorable, NotJson, BadOperation                   what was given does not fit
     ├─ FutureSchema, MissingMigration                       state of another version
     ├─ DecryptionError ─ NotSealed                          a record does not open
-    ├─ UnknownKey, Shredded                                 its key is not there
+    ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
     ├─ Pruned, BadArchive                                   content that went, its archive
@@ -130,6 +130,14 @@ class UnknownKey(CheckpointsError):
 
     code = "unknown_key"
     status = 500
+
+
+class KeysUnavailable(CheckpointsError):
+    """The service that holds the key-encryption key does not answer, or not to us."""
+
+    code = "keys_unavailable"
+    status = 503
+    retry = True
 
 
 class Shredded(CheckpointsError):

@@ -129,7 +129,7 @@ def seal(row: Model, field: str, value: Any) -> bytes:
     key = (
         hierarchy.workspace_key(_workspace_of(row), DataKey.Purpose.DETAIL)
         if thread_id is None or (isinstance(column, SealedField) and column.outlives)
-        else hierarchy.thread_keys(thread_id).data
+        else hierarchy.sealing_key(thread_id)
     )
     return envelope.seal(codec.canonical(value), key=key, context=context(row, field))
 

@@ -26,10 +26,17 @@ SECRET_KEY = env.text(
     else None,
     hint="Give 50 random characters or more.",
 )
+# Who keeps key-encryption keys. The first wraps; each unwraps what it has wrapped.
+_KEYRING = "checkpoints.keys.keyring.Keyring"
+KEY_PROVIDERS = env.names("KEY_PROVIDERS", [_KEYRING])
 # id → 32 bytes. The first wraps new workspace keys; the others still open old ones.
-KEY_ENCRYPTION_KEYS = env.keys(
-    "KEY_ENCRYPTION_KEYS",
-    "demo:YW55b25lIGNhbiByZWFkIHRoaXMgaW4gdGhlIGNvZGU=" if LOCAL else None,
+KEY_ENCRYPTION_KEYS = (
+    env.keys(
+        "KEY_ENCRYPTION_KEYS",
+        "demo:YW55b25lIGNhbiByZWFkIHRoaXMgaW4gdGhlIGNvZGU=" if LOCAL else None,
+    )
+    if _KEYRING in KEY_PROVIDERS
+    else {}
 )
 
 ALLOWED_HOSTS = env.names(
@@ -120,7 +127,7 @@ DATABASES: dict[str, dict[str, Any]] = {
         "CONN_HEALTH_CHECKS": not DATABASE_POOL,
     }
 }
-# No server-side cursors, no session state but prepared statements (checkpoints/prepared.py):
+# No server-side cursors, no session state but prepared statements (checkpoints/db/prepared.py):
 # PgBouncer in transaction mode works, from 1.21 on with max_prepared_statements.
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = True
 PREPARED_STATEMENTS = env.flag("PREPARED_STATEMENTS", default=True)

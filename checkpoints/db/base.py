@@ -37,10 +37,10 @@ class Cursor(ClientCursor[Any]):
     """Tells the database who a statement is for, where its transaction does not know."""
 
     def execute(self, query: Any, params: Any = None, **kwargs: Any) -> Any:
-        telling = _telling(self.connection, query)
-        if not telling:
+        told = telling(self.connection, query)
+        if not told:
             return super().execute(query, params, **kwargs)
-        super().execute(_after(telling, query, self), params, **kwargs)
+        super().execute(_after(told, query, self), params, **kwargs)
         self.nextset()  # the answer to `query`
         return self
 
@@ -71,7 +71,7 @@ def notice_roles(connection: Any) -> None:
     connection.told = None
 
 
-def _telling(connection: Any, query: Any) -> str:
+def telling(connection: Any, query: Any) -> str:
     """What has to precede this statement; empty when its transaction knows."""
     session = current()
     status = connection.info.transaction_status
@@ -119,9 +119,9 @@ def _select(told: dict[str, str]) -> str:
     return f"SELECT {', '.join(calls)}; "
 
 
-def _after(telling: str, query: Any, cursor: Cursor) -> Any:
+def _after(told: str, query: Any, cursor: Cursor) -> Any:
     if isinstance(query, bytes):
-        return telling.encode() + query
+        return told.encode() + query
     if isinstance(query, sql.Composable):
-        return sql.SQL(telling) + query
-    return telling + query
+        return sql.SQL(told) + query
+    return told + query

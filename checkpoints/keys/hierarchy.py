@@ -8,6 +8,7 @@
 A thread's keys are destroyed together: what they sealed is gone, wherever copies of
 it lie. Unwrapped keys stay in this process for minutes (`cache`); whether a key still
 lives is asked at each opening, by `data_keys` or by the statement that reads a branch.
+`rotation` replaces them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from django.db.models import F
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import NotPermitted, Shredded, UnknownKey
+from checkpoints.errors import NotPermitted, UnknownKey
 from checkpoints.ids import short, uuid7
+from checkpoints.keys import material
 from checkpoints.keys.cache import KeyCache
-from checkpoints.keys.providers import provider
 from checkpoints.models import Branch, DataKey, Thread, Workspace, WorkspaceKey
 from checkpoints.pure import envelope
-from checkpoints.pure.envelope import KEY_BYTES, NIL, Context
+from checkpoints.pure.envelope import KEY_BYTES
 
 _Purpose = DataKey.Purpose
 _OF_THREAD = (_Purpose.DATA, _Purpose.MAC)
@@ -44,8 +45,11 @@ class ThreadKeys:
     mac: bytes = field(repr=False)
 
 
-_secrets: KeyCache[bytes] = KeyCache()  # by id of the key row
-_threads: KeyCache[ThreadKeys] = KeyCache()  # by id of the thread
+# A process that works on a thread goes on with the key that it began with for so long
+# after the thread got a new one. It would cost each step a look-up to know at once.
+WRITES_ON = 10.0  # seconds
+
+_threads: KeyCache[ThreadKeys] = KeyCache(seconds=WRITES_ON)  # by id of the thread
 _workspaces: KeyCache[envelope.DataKey] = KeyCache()  # by workspace and purpose
 
 
@@ -53,12 +57,8 @@ def create_workspace_keys(workspace: Workspace) -> None:
     """The keys of a new workspace."""
     with transaction.atomic():
         key = WorkspaceKey(workspace=workspace)
-        secret = secrets.token_bytes(KEY_BYTES)
-        keks = provider()
-        key.kek = keks.current()
-        key.wrapped = keks.wrap(key.kek, secret, context=_workspace_context(key))
+        material.wrap_workspace_key(key, secrets.token_bytes(KEY_BYTES))
         key.save(force_insert=True)
-        _secrets.put(key.pk, secret)
         _create(key, _OF_WORKSPACE, thread_id=None)
 
 
@@ -84,7 +84,11 @@ def create_thread_keys(thread: Thread) -> ThreadKeys:
 
 
 def thread_keys(thread_id: UUID) -> ThreadKeys:
-    """The keys to write with. Raises Shredded when they were destroyed, and UnknownKey."""
+    """The keys to write steps with. Raises Shredded and UnknownKey.
+
+    They may be WRITES_ON seconds old: a new version is taken up after that, and who
+    shreds a thread fences off those that write to it.
+    """
     if (known := _threads.get(thread_id)) is not None:
         return known
     newest = {
@@ -94,9 +98,28 @@ def thread_keys(thread_id: UUID) -> ThreadKeys:
     if not newest.keys() >= set(_OF_THREAD):
         raise UnknownKey(f"Thread {thread_id} has no keys.")
     data, mac = (newest[purpose] for purpose in _OF_THREAD)
-    keys = ThreadKeys(data=envelope.DataKey(data.pk, _secret(data)), mac=_secret(mac))
+    keys = ThreadKeys(
+        data=envelope.DataKey(data.pk, material.secret(data)), mac=material.secret(mac)
+    )
     _threads.put(thread_id, keys)
     return keys
+
+
+def sealing_key(thread_id: UUID) -> envelope.DataKey:
+    """The key to seal a record of a thread with, now: the newest, which still lives.
+
+    Asked of the database each time, so that a rotation and a destruction count at once.
+    Raises Shredded and UnknownKey.
+    """
+    row = (
+        _rows()
+        .filter(thread_id=thread_id, purpose=_Purpose.DATA)
+        .order_by("-version")
+        .first()
+    )
+    if row is None:
+        raise UnknownKey(f"Thread {thread_id} has no keys.")
+    return envelope.DataKey(row.pk, material.secret(row))
 
 
 def data_keys(ids: Iterable[UUID]) -> dict[UUID, envelope.DataKey]:
@@ -108,7 +131,7 @@ def data_keys(ids: Iterable[UUID]) -> dict[UUID, envelope.DataKey]:
     if not wanted:
         return {}
     rows = _rows().filter(pk__in=wanted)
-    keys = {row.pk: envelope.DataKey(row.pk, _secret(row)) for row in rows}
+    keys = {row.pk: envelope.DataKey(row.pk, material.secret(row)) for row in rows}
     for missing in wanted - keys.keys():
         raise UnknownKey(f"No key has the id {missing}.")
     return keys
@@ -120,7 +143,7 @@ def data_keys_seen_alive(ids: Iterable[UUID]) -> dict[UUID, envelope.DataKey]:
     known = {
         key: envelope.DataKey(key, secret)
         for key in wanted
-        if (secret := _secrets.get(key)) is not None
+        if (secret := material.known.get(key)) is not None
     }
     return known if known.keys() == wanted else data_keys(wanted)
 
@@ -138,7 +161,7 @@ def workspace_key(workspace_id: UUID, purpose: str) -> envelope.DataKey:
     )
     if row is None:
         raise UnknownKey(f"Workspace {workspace_id} has no {purpose} key.")
-    key = envelope.DataKey(row.pk, _secret(row))
+    key = envelope.DataKey(row.pk, material.secret(row))
     _workspaces.put(name, key)
     return key
 
@@ -153,9 +176,10 @@ def unwrapped(row: DataKey | WorkspaceKey) -> envelope.DataKey:
 
     Raises DecryptionError when the row was altered or swapped, Shredded, UnknownKey.
     """
-    _secrets.drop(row.pk)
-    secret = _wrapping(row).secret if isinstance(row, WorkspaceKey) else _secret(row)
-    return envelope.DataKey(row.pk, secret)
+    material.known.drop(row.pk)
+    if isinstance(row, WorkspaceKey):
+        return material.wrapping(row)
+    return envelope.DataKey(row.pk, material.secret(row))
 
 
 def destroy_thread_keys(
@@ -200,9 +224,14 @@ def destroy_thread_keys(
     forget()
 
 
+def forget_thread(thread_id: UUID) -> None:
+    """Look up which keys this thread is written with when it is written to again."""
+    _threads.drop(thread_id)
+
+
 def forget() -> None:
     """Empty this process's key caches."""
-    for cache in (_secrets, _threads, _workspaces):
+    for cache in (material.known, _threads, _workspaces):
         cache.clear()
 
 
@@ -210,7 +239,6 @@ def _create(
     key: WorkspaceKey, purposes: Iterable[str], *, thread_id: UUID | None
 ) -> list[envelope.DataKey]:
     made = [envelope.DataKey(uuid7(), secrets.token_bytes(KEY_BYTES)) for _ in purposes]
-    wrapping = _wrapping(key)
     rows = []
     for purpose, new in zip(purposes, made, strict=True):
         row = DataKey(
@@ -221,77 +249,11 @@ def _create(
             version=1,
             workspace_key=key,
         )
-        row.wrapped = envelope.wrap(
-            new.secret, wrapping=wrapping, context=_data_context(row)
-        )
+        row.wrapped = material.wrap_data_key(row, new.secret)
         rows.append(row)
     DataKey.objects.bulk_create(rows)
-    for new in made:
-        _secrets.put(new.id, new.secret)
     return made
 
 
 def _rows() -> ScopedQuerySet[DataKey]:
     return DataKey.objects.unscoped(Reason.KEYS).select_related("workspace_key")
-
-
-def _secret(row: DataKey) -> bytes:
-    """The key's secret. Raises Shredded; whether the row lives is judged before the cache."""
-    if row.wrapped is None or row.destroyed_at is not None:
-        raise Shredded(_obituary(row))
-    if (known := _secrets.get(row.pk)) is not None:
-        return known
-    secret = envelope.unwrap(
-        bytes(row.wrapped),
-        wrapping=_wrapping(row.workspace_key),
-        context=_data_context(row),
-    )
-    _secrets.put(row.pk, secret)
-    return secret
-
-
-def _obituary(row: DataKey) -> str:
-    """A constraint sees to it that a key which is gone says when it went."""
-    what = (
-        f"{row.get_purpose_display().capitalize()} {short(row.pk)}"
-        if row.thread_id is None
-        else f"Thread {short(row.thread_id)}"
-    )
-    who = row.destroyed_by
-    return (
-        f"{what} was shredded on {row.destroyed_at:%Y-%m-%d}"
-        f"{f' by {who.get_full_name() or who.get_username()}' if who else ''};"
-        " what it sealed is gone for good."
-    )
-
-
-def _wrapping(key: WorkspaceKey) -> envelope.DataKey:
-    secret = _secrets.get(key.pk)
-    if secret is None:
-        secret = provider().unwrap(
-            key.kek, bytes(key.wrapped), context=_workspace_context(key)
-        )
-        _secrets.put(key.pk, secret)
-    return envelope.DataKey(key.pk, secret)
-
-
-def _workspace_context(key: WorkspaceKey) -> Context:
-    return Context(
-        purpose="key.workspace",
-        workspace=key.workspace_id,
-        thread=NIL,
-        object=key.pk,
-        step=key.version,
-        schema=1,
-    )
-
-
-def _data_context(row: DataKey) -> Context:
-    return Context(
-        purpose=f"key.{row.purpose}",
-        workspace=row.workspace_id,
-        thread=row.thread_id or NIL,
-        object=row.pk,
-        step=row.version,
-        schema=1,
-    )

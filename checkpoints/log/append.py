@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from checkpoints.access import Reason
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import Fenced
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
@@ -28,7 +29,6 @@ from checkpoints.log.step import (
     metadata,
 )
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta
-from checkpoints.prepared import Prepared
 from checkpoints.pure import chain, envelope
 
 __all__ = ["NewStep", "StepMeta", "Writer", "commit", "committed", "writer"]

@@ -169,7 +169,7 @@ def content(record: Sealed) -> Content:
 def wrap(secret: bytes, *, wrapping: DataKey, context: Context) -> bytes:
     """A key's secret, sealed under another key. `context.object` is the key's own id."""
     return seal(
-        check_value(secret, context.object) + secret,
+        checked(secret, context.object),
         key=wrapping,
         context=context,
         content=Content.KEY,
@@ -182,9 +182,21 @@ def unwrap(wrapped: Sealed, *, wrapping: DataKey, context: Context) -> bytes:
     Raises NotSealed and DecryptionError, as `open_sealed` does.
     """
     plain = open_sealed(wrapped, key=wrapping, context=context)
+    if content(wrapped) is not Content.KEY:
+        raise DecryptionError
+    return unchecked(plain, context.object)
+
+
+def checked(secret: bytes, key: UUID) -> bytes:
+    """A key's secret behind its check value: what is wrapped, 48 bytes."""
+    return check_value(secret, key) + secret
+
+
+def unchecked(plain: bytes, key: UUID) -> bytes:
+    """The secret of `checked`. Raises DecryptionError when it is not this key's."""
     check, secret = plain[:CHECK_BYTES], plain[CHECK_BYTES:]
-    if content(wrapped) is not Content.KEY or not hmac.compare_digest(
-        check, check_value(secret, context.object)
+    if len(secret) != KEY_BYTES or not hmac.compare_digest(
+        check, check_value(secret, key)
     ):
         raise DecryptionError
     return secret

@@ -13,7 +13,7 @@ from checkpoints import clock, gate
 from checkpoints.access import Reason
 from checkpoints.errors import Fenced, NotPermitted, Shredded, UnknownKey
 from checkpoints.ids import uuid7
-from checkpoints.keys import hierarchy, providers
+from checkpoints.keys import hierarchy, keyring, material, providers
 from checkpoints.keys.cache import KeyCache
 from checkpoints.log.append import NewStep, commit, writer
 from checkpoints.log.hydrate import read
@@ -220,7 +220,7 @@ def test_a_process_that_still_has_the_keys_opens_nothing_either(make_thread, ali
     hierarchy.destroy_thread_keys(branch.thread_id)
     # Another process's caches, as they were:
     hierarchy._threads.put(branch.thread_id, keys)
-    hierarchy._secrets.put(keys.data.id, keys.data.secret)
+    material.known.put(keys.data.id, keys.data.secret)
     for refused in (
         lambda: pass_.open(branch.thread, "title"),
         lambda: read(pass_, branch),
@@ -237,7 +237,7 @@ def test_a_process_that_still_has_the_keys_opens_nothing_either(make_thread, ali
 def test_random_keys_are_accepted(settings):
     settings.LOCAL = False
     settings.KEY_ENCRYPTION_KEYS = {"k": RANDOM}
-    providers.check_settings()
+    keyring.check_settings()
 
 
 @pytest.mark.parametrize(
@@ -247,14 +247,14 @@ def test_a_weak_key_stops_the_start(settings, weak):
     settings.LOCAL = False
     settings.KEY_ENCRYPTION_KEYS = {"ok": RANDOM, "k": weak}
     with pytest.raises(ImproperlyConfigured, match=r"'k' is not random.*openssl") as no:
-        providers.check_settings()
+        keyring.check_settings()
     assert weak.decode("latin1") not in str(no.value)
 
 
 def test_a_local_installation_may_have_any_key(settings):
     settings.LOCAL = True
     settings.KEY_ENCRYPTION_KEYS = {"demo": DEMO}
-    providers.check_settings()
+    keyring.check_settings()
 
 
 @pytest.mark.parametrize("keys", [{}, {"k": b"short"}])
@@ -262,7 +262,7 @@ def test_no_key_or_a_short_one_stops_the_start_anywhere(settings, keys):
     settings.LOCAL = True
     settings.KEY_ENCRYPTION_KEYS = keys
     with pytest.raises(ImproperlyConfigured, match="KEY_ENCRYPTION_KEYS"):
-        providers.check_settings()
+        keyring.check_settings()
 
 
 # What a thief of the database finds

@@ -10,9 +10,10 @@ import pytest
 from django.db import DataError, connection, transaction
 from django.db.transaction import TransactionManagementError
 
+from checkpoints.db.prepared import Prepared
+from checkpoints.db.session import DatabaseRole, acting_as
 from checkpoints.ids import uuid7
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
-from checkpoints.prepared import Prepared
 
 pytestmark = pytest.mark.django_db
 
@@ -70,3 +71,33 @@ def test_errors_are_djangos_and_a_broken_transaction_is_respected():
         with pytest.raises(TransactionManagementError):
             ADD.execute({"one": 1, "two": 1})
         transaction.set_rollback(False)
+
+
+WHO = Prepared("SELECT current_user::text, %(one)s::int")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_database_is_told_who_asks_before_a_prepared_statement(afresh):
+    alone = {"one": 1}
+    owner = WHO.execute(alone).fetchone()
+    with acting_as(DatabaseRole.WORKER):
+        for _ in range(2):  # planned, and planned before
+            assert WHO.execute(alone).fetchone() == ("holdpoint_worker", 1)
+        with transaction.atomic():
+            assert WHO.execute(alone).fetchone() == ("holdpoint_worker", 1)
+        with pytest.raises(DataError):
+            WHO.execute({"one": "many"})
+        assert WHO.execute(alone).fetchone() == ("holdpoint_worker", 1)
+    assert WHO.execute(alone).fetchone() == owner != ("holdpoint_worker", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_being_told_first_leaves_the_step_one_transaction(make_thread, afresh):
+    """A statement that was told, and failed, leaves nothing; one that did not, all."""
+    branch = make_thread()
+    with acting_as(DatabaseRole.WORKER):
+        at = commit(writer(branch), NewStep("model", [], "said"))
+        with pytest.raises(DataError):
+            commit(at, NewStep("much too long a word", [], "said"))
+    branch.refresh_from_db()
+    assert (branch.head_id, branch.head_step) == (at.head, 1)

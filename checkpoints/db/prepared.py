@@ -15,6 +15,8 @@ from uuid import UUID
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from checkpoints.db.base import telling
+
 
 class Prepared:
     """SQL whose values are named: `%(name)s`.
@@ -34,16 +36,28 @@ class Prepared:
         db.close_if_health_check_failed()
         db.ensure_connection()
         db.validate_no_broken_transaction()
-        cursor = psycopg.RawCursor(db.connection)
+        connection: Any = db.connection
+        cursor = psycopg.RawCursor[Any](connection)
         sent = [_sent(values[name]) for name in self._names]
         with db.wrap_database_errors:
             if db.queries_logged:
                 log = db.make_debug_cursor(cursor)  # type: ignore[arg-type]  # the stubs ask for a wrapper
                 with log.debug_sql(self._sql):
-                    cursor.execute(self._sql, sent, prepare=True)
+                    self._send(connection, cursor, sent)
             else:
-                cursor.execute(self._sql, sent, prepare=True)
+                self._send(connection, cursor, sent)
         return cursor
+
+    def _send(
+        self, connection: Any, cursor: psycopg.Cursor[Any], sent: list[object]
+    ) -> None:
+        """In one round trip, and one transaction with what has to be told before."""
+        if told := telling(connection, self._sql):
+            with connection.pipeline():
+                psycopg.RawCursor(connection).execute(told, (), prepare=True)
+                cursor.execute(self._sql, sent, prepare=True)
+        else:
+            cursor.execute(self._sql, sent, prepare=True)
 
 
 _NAME = re.compile(r"%\((\w+)\)s")
