@@ -39,6 +39,7 @@ RIGHTS = {
     "checkpoints_retentiontask": Rights(web=ADD, worker=CHANGE),
     "checkpoints_archive": Rights(web=READ, worker=CHANGE),
     "checkpoints_deletion": Rights(web=READ, worker=ADD),
+    "checkpoints_signinfailures": Rights(web=ALL),
     # Django's own
     "auth_user": Rights(web=ALL, worker=READ),
     "auth_group": Rights(web=ALL),

@@ -46,13 +46,13 @@ from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
+from agents.runs.migrate import migration
 from checkpoints import gate
 from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
 from checkpoints.failpoints import failpoint
 from checkpoints.log import hydrate
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.ops import fold
-from checkpoints.pure.schema import migrate
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,7 @@ class Runner:
             )
             return
         self._hydrate()
+        self._migrate()
         self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
@@ -158,8 +159,7 @@ class Runner:
             held.principal, purpose="run", threads=[held.run.thread]
         )
         history = hydrate.read(self._opener, held.branch)
-        # There is one version so far: this refuses state of a newer one.
-        self._state = migrate(history.state_at(held.branch.head_step))
+        self._state = history.state_at(held.branch.head_step)
         inherited = {
             record.id
             for record in history.records
@@ -170,6 +170,19 @@ class Runner:
         self._ledger = Ledger(held, known=known)
         self._effects = Effects(held, self._opener, self._ledger)
         self._model = OpenAIModel()
+
+    def _migrate(self) -> None:
+        """Bring old state up to date, as a step that keeps what that changed.
+
+        Raises FutureSchema, MissingMigration and MigrationFailed.
+        """
+        step = migration(self._state, self._claim.agent)
+        if step is None:
+            return
+        with transaction.atomic():
+            after = self._commit(step, schema_version=self._claim.agent.schema_version)
+        self._move(after, step)
+        failpoint("after migrate")
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
@@ -242,7 +255,13 @@ class Runner:
         else:
             finish.fail(self._claim, failure, save, answer_next=True)
 
-    def _commit(self, step: Step, *, actor_id: int | None = None) -> Writer:
+    def _commit(
+        self,
+        step: Step,
+        *,
+        actor_id: int | None = None,
+        schema_version: int | None = None,
+    ) -> Writer:
         """Write the step and what belongs to it, in the open transaction."""
         held, meta = self._claim, step.meta
         after = commit(
@@ -253,6 +272,7 @@ class Runner:
                 ops=step.ops,
                 label=step.label,
                 context=step.context,
+                schema_version=schema_version,
                 meta=StepMeta(
                     status=step.status,
                     name=step.name,

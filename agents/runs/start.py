@@ -73,7 +73,7 @@ def start_run(
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
     state: State = {
-        "_schema": 1,
+        "_schema": spec.schema_version,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
         "params": {**spec.params(), **(params or {})},
         "goal": text,

@@ -21,7 +21,14 @@ from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.schema import Schema, Signature
 from checkpoints.errors import NotStorable
-from checkpoints.pure.codec import canonical
+from checkpoints.pure.codec import State, canonical
+from checkpoints.pure.schema import (
+    MAX_VERSION,
+    NONE,
+    SCHEMA_VERSION,
+    Migrations,
+    migrate,
+)
 
 Effect = Literal["none", "read", "write", "external"]
 Risk = Literal["low", "medium", "high", "critical"]
@@ -217,6 +224,8 @@ class Agent:
     seed: int | None = None
     title: str = ""
     description: str = ""
+    schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
+    migrations: Migrations = NONE  # how older state comes to be of that version
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -226,6 +235,19 @@ class Agent:
         names = [tool.name for tool in self.tools]
         if twice := {name for name in names if names.count(name) > 1}:
             raise BadDeclaration(f"Agent {self.name!r} has two tools {sorted(twice)}.")
+        if not 1 <= self.schema_version <= MAX_VERSION:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: schema version {self.schema_version} is not "
+                f"from 1 to {MAX_VERSION}."
+            )
+        known = self.migrations.versions
+        # The oldest may be given up; in between there is no gap.
+        if known and known != list(range(known[0], self.schema_version)):
+            raise BadDeclaration(
+                f"Agent {self.name!r} has schema version {self.schema_version} and "
+                f"migrations from {known}: one from each up to "
+                f"{self.schema_version - 1} is needed, and none from later ones."
+            )
 
     def tool(self, name: str) -> Tool:
         """Raises UnknownTool."""
@@ -237,6 +259,13 @@ class Agent:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         return [tool.offered for tool in self.tools]
+
+    def current(self, state: State) -> State:
+        """The state as this agent has it now; the same object where it is that already.
+
+        Raises FutureSchema, MissingMigration and MigrationFailed.
+        """
+        return migrate(state, to=self.schema_version, migrations=self.migrations)
 
     def params(self) -> dict[str, Any]:
         """The `params` channel that a run of it starts with."""
@@ -254,6 +283,7 @@ class Agent:
             "name": self.name,
             "params": self.params(),
             "tools": [tool.spec() for tool in self.tools],
+            "schema_version": self.schema_version,
         }
 
 

@@ -20,6 +20,7 @@ from checkpoints.models import (
     Grant,
     RetentionPolicy,
     Segment,
+    SignInFailures,
     Thread,
     ThreadInput,
     WorkspaceKey,
@@ -161,6 +162,12 @@ class SegmentAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "created_at"]
     list_select_related = ["thread", "branch"]
     search_fields = ["=id", "=thread__id", "=branch__id", "=data_key"]
+
+
+@admin.register(SignInFailures)
+class SignInFailuresAdmin(ReadOnlyAdmin):
+    list_display = ["failures", "since"]
+    list_filter = ["since"]
 
 
 @admin.register(Blob)

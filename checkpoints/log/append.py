@@ -22,7 +22,6 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.step import (
     META_COLUMNS,
-    STEP_SCHEMA,
     NewStep,
     StepMeta,
     delta_context,
@@ -46,6 +45,7 @@ class Writer:
     step: int  # the head's; -1: there is none
     mac: bytes = field(repr=False)  # the head's
     lease: timedelta | None = None  # how long a commit renews the lease for
+    schema_version: int = 1  # of the state at the head
 
 
 def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
@@ -63,6 +63,7 @@ def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
         step=branch.head_step,
         mac=bytes(branch.head_mac) or chain.START,
         lease=lease,
+        schema_version=_schema_version(branch.head_id),
     )
 
 
@@ -76,13 +77,14 @@ def commit(writer: Writer, step: NewStep) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
     plain = step.plain()
     number = writer.step + 1
+    schema_version = step.schema_version or writer.schema_version
     mac = chain.link(
         keys.mac,
         writer.mac,
         branch=writer.branch_id,
         step=number,
         parent=writer.head,
-        metadata=metadata(step.id, step.kind, STEP_SCHEMA, step.meta),
+        metadata=metadata(step.id, step.kind, schema_version, step.meta),
         operations=plain,
     )
     place = delta_context(writer.workspace_id, writer.thread_id, step.id, number)
@@ -96,7 +98,7 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         "id": step.id,
         "step": number,
         "kind": step.kind,
-        "schema_version": STEP_SCHEMA,
+        "schema_version": schema_version,
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
@@ -107,7 +109,9 @@ def commit(writer: Writer, step: NewStep) -> Writer:
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."
         )
-    return replace(writer, head=step.id, step=number, mac=mac)
+    return replace(
+        writer, head=step.id, step=number, mac=mac, schema_version=schema_version
+    )
 
 
 def committed(writer: Writer, checkpoint_id: UUID) -> bool:
@@ -133,6 +137,13 @@ def committed(writer: Writer, checkpoint_id: UUID) -> bool:
     if branch.fence != writer.fence or branch.head_id != writer.head:
         raise Fenced(f"Branch {short(writer.branch_id)} was taken by another holder.")
     return False
+
+
+def _schema_version(head: UUID | None) -> int:
+    if head is None:
+        return 1
+    checkpoints = Checkpoint.objects.unscoped(Reason.WORKER).filter(pk=head)
+    return checkpoints.values_list("schema_version", flat=True).first() or 1
 
 
 # Copied into the checkpoint as they are given; the rest comes from the branch's row.

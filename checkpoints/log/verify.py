@@ -163,6 +163,8 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     secrets = _thread_keys(thread, tally)
     if secrets is None:
         tally.shredded = 1
+        for model, columns in _sealed(of_thread=True, outliving=True):
+            _columns(opened, model, columns, {"thread_id": thread.pk}, tally)
         return tally
     if thread.pruned_at is None:
         links.check(thread, secrets, tally)
@@ -172,7 +174,8 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
         raise Bad(
             Thread,
             thread.pk,
-            "It says that its content was removed; the deletion journal does not.",
+            "It says that its content was removed; the deletion journal does not."
+            " All is well if it is being restored just now.",
         )
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
@@ -235,14 +238,19 @@ def _unwrapped(row: DataKey | WorkspaceKey, tally: Tally) -> envelope.DataKey:
     return key
 
 
-def _sealed(*, of_thread: bool) -> Iterator[tuple[type[Model], list[str]]]:
-    """Every model with sealed columns that belongs to a thread, or to none."""
+def _sealed(
+    *, of_thread: bool, outliving: bool = False
+) -> Iterator[tuple[type[Model], list[str]]]:
+    """Every model with sealed columns that belongs to a thread, or to none.
+
+    `outliving`: only columns that can be opened when the thread's keys are gone.
+    """
     for model in apps.get_models():
         named = {column.name for column in model._meta.concrete_fields}
         columns = [
             column.name
             for column in model._meta.concrete_fields
-            if isinstance(column, SealedField)
+            if isinstance(column, SealedField) and (column.outlives or not outliving)
         ]
         if (
             columns

@@ -4,6 +4,7 @@ from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
+from checkpoints.models.people import SignInFailures
 from checkpoints.models.retention import (
     Archive,
     Deletion,
@@ -30,6 +31,7 @@ __all__ = [
     "RetentionPolicy",
     "RetentionTask",
     "Segment",
+    "SignInFailures",
     "Thread",
     "ThreadInput",
     "Workspace",

@@ -78,6 +78,7 @@ class Checkpoint(models.Model):
         help_text="The person, where a person took it.",
     )
     agent_version = models.UUIDField(null=True)
+    # Of the state after the step: its `_schema`.
     schema_version = models.PositiveSmallIntegerField(default=1)
     model_requested = models.CharField(max_length=100, blank=True)
     model_returned = models.CharField(max_length=100, blank=True)

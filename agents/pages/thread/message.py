@@ -17,6 +17,7 @@ from agents.pages.thread.page import page_context
 from agents.pages.thread.place import Place
 from agents.pages.thread.rights import VIEWER
 from agents.runs.start import send_message
+from checkpoints.errors import FutureSchema
 from checkpoints.models import Branch
 
 LONGEST = 20_000  # characters
@@ -56,7 +57,7 @@ def message(request: MemberRequest, pk: UUID) -> HttpResponse:
             agent=form.cleaned_data["agent"],
             request_key=form.cleaned_data["request_key"],
         )
-    except AgentsError as error:
+    except (AgentsError, FutureSchema) as error:
         form.add_error("message", str(error))
         return _again(request, pk, branch.pk, form)
     return hx_location(

@@ -23,6 +23,7 @@ from agents.tools import (
     tool,
 )
 from agents.tools.declare import ask
+from checkpoints.pure.schema import Migrations
 
 
 def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -105,5 +106,41 @@ desk = register(
         system="You book what you are asked for.",
         tools=[book, send, hold, look, wait, explode, complain, give_up, question],
         seed=7,
+    )
+)
+
+
+migrations = Migrations()
+
+
+@migrations.add(from_version=1)
+def name_the_traveller(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 keeps the traveller apart."""
+    facts = dict(state["facts"])
+    return {**state, "traveller": {"name": facts.pop("name", "")}, "facts": facts}
+
+
+@migrations.add(from_version=2)
+def note_the_goal(state: dict[str, Any]) -> Any:
+    """Version 3 knows the goal as a fact; and some states break it."""
+    match state["facts"].get("breaks by"):
+        case "raising":
+            raise KeyError(state["goal"])
+        case "a date":
+            return {**state, "facts": {"at": time.gmtime}}
+        case "a list":
+            return [state]
+    state["facts"]["goal"] = state["goal"]  # a copy: history stays as it is
+    return state
+
+
+scribe = register(
+    Agent(
+        "test-scribe",
+        model="scripted",
+        system="You write things down.",
+        tools=[look, book],
+        schema_version=3,
+        migrations=migrations,
     )
 )

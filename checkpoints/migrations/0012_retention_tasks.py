@@ -15,7 +15,7 @@ from checkpoints.db.policies import tenant
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0010_content_goes"),
+        ("checkpoints", "0011_sign_in_failures"),
     ]
 
     operations = [
