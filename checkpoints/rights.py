@@ -25,6 +25,7 @@ RIGHTS = {
     "checkpoints_checkpointdelta": Rights(web=ADD, worker=PACKED),
     "checkpoints_segment": Rights(web=READ, worker=PACKED),
     "checkpoints_blob": Rights(web=ADD, worker=PACKED),
+    "checkpoints_storemark": Rights(web=CHANGE, worker=CHANGE),
     "checkpoints_input_position": Rights(web="USAGE", worker="USAGE"),
     # Keys
     "checkpoints_workspacekey": Rights(web=ADD, worker="SELECT, UPDATE"),

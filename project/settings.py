@@ -151,7 +151,8 @@ BLOB_STORE = env.bucket("BLOB_STORE")
 # Of the object store; credentials come from where boto3 finds them.
 BLOB_S3_ENDPOINT = env.optional("BLOB_S3_ENDPOINT")
 BLOB_S3_REGION = env.optional("BLOB_S3_REGION")
-BLOB_BYTES = env.number("BLOB_BYTES", default=64 * 1024, least=1024)  # more is a blob
+# A longer text is a blob. A step has 16 MB at most, so there is room for a few shorter.
+BLOB_BYTES = env.number("BLOB_BYTES", default=64 * 1024, least=1024, most=1024 * 1024)
 
 # Retention
 

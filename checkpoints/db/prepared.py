@@ -21,10 +21,12 @@ from checkpoints.db.base import telling
 class Prepared:
     """SQL whose values are named: `%(name)s`.
 
-    It says the type of a value where that does not follow from a column.
+    It says the type of a value where that does not follow from a column. `binary`: the
+    answer comes as the database has it, where text would be twice as long.
     """
 
-    def __init__(self, sql: str) -> None:
+    def __init__(self, sql: str, *, binary: bool = False) -> None:
+        self._binary = binary
         self._names = list(dict.fromkeys(_NAME.findall(sql)))
         numbers = {name: f"${n}" for n, name in enumerate(self._names, start=1)}
         self._sql = _NAME.sub(lambda found: numbers[found[1]], sql)
@@ -55,9 +57,12 @@ class Prepared:
         if told := telling(connection, self._sql):
             with connection.pipeline():
                 psycopg.RawCursor(connection).execute(told, (), prepare=True)
-                cursor.execute(self._sql, sent, prepare=True)
+                self._ask(cursor, sent)
         else:
-            cursor.execute(self._sql, sent, prepare=True)
+            self._ask(cursor, sent)
+
+    def _ask(self, cursor: psycopg.Cursor[Any], sent: list[object]) -> None:
+        cursor.execute(self._sql, sent, prepare=True, binary=self._binary)
 
 
 _NAME = re.compile(r"%\((\w+)\)s")

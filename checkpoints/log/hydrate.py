@@ -14,8 +14,13 @@ from uuid import UUID
 
 from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
+<<<<<<< HEAD
 from checkpoints.log import content, line, verified
 from checkpoints.log.record import StepRecord, StepRow
+=======
+from checkpoints.log import line, verified
+from checkpoints.log.record import StepRecord, StepRow, step_record
+>>>>>>> main
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
@@ -88,15 +93,7 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     """
     found = _contents(pass_, branch, to_step=to_step, rows_from=0)
     return History(
-        [
-            StepRecord(
-                **vars(found.rows[step]),
-                label=text["label"],
-                ops=text["ops"],
-                context=text["context"],
-            )
-            for step, text in enumerate(found.texts)
-        ]
+        [step_record(found.rows[step], text) for step, text in enumerate(found.texts)]
     )
 
 

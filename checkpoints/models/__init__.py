@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
-from checkpoints.models.blobs import Blob
+from checkpoints.models.blobs import Blob, StoreMark
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
@@ -32,6 +32,7 @@ __all__ = [
     "RetentionTask",
     "Segment",
     "SignInFailures",
+    "StoreMark",
     "Thread",
     "ThreadInput",
     "Workspace",
