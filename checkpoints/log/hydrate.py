@@ -14,13 +14,8 @@ from uuid import UUID
 
 from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
-<<<<<<< HEAD
 from checkpoints.log import content, line, verified
-from checkpoints.log.record import StepRecord, StepRow
-=======
-from checkpoints.log import line, verified
 from checkpoints.log.record import StepRecord, StepRow, step_record
->>>>>>> main
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
