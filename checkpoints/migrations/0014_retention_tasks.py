@@ -15,7 +15,7 @@ from checkpoints.db.policies import tenant
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0011_sign_in_failures"),
+        ("checkpoints", "0013_delta_queue"),
     ]
 
     operations = [
