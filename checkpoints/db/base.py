@@ -76,7 +76,7 @@ def notice_roles(connection: Any) -> None:
 def telling(connection: Any, query: Any) -> str:
     """What has to precede this statement; empty when its transaction knows."""
     session = current()
-    status = connection.info.transaction_status
+    status = connection.pgconn.transaction_status  # asked at every statement: a number
     if status == TransactionStatus.IDLE:
         if isinstance(query, str) and query.startswith(FIRST):
             connection.told = None

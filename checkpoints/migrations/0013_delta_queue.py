@@ -21,7 +21,7 @@ ALTER TABLE checkpoints_checkpointdelta RESET (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0011_sign_in_failures")]
+    dependencies = [("checkpoints", "0012_store_mark")]
 
     operations = [
         migrations.RunSQL(DELTAS, AS_BEFORE),
