@@ -69,13 +69,14 @@ def as_owner() -> AbstractContextManager[None]:
 
 @pytest.fixture(autouse=True)
 def _as_worker(request, settings) -> None:
-    """A request is the web role's; whatever else a test does is the workers'.
+    """A request is the web role's; what a test of services or workers does, the workers'.
 
-    Where that is not allowed ("permission denied for table …"): `with as_owner():`
+    A test of pages sets up and looks around as the owner of the tables. Elsewhere, where that is not allowed ("permission denied for table …"): `with as_owner():`
     around what is set up, or the mark `owner` for a test that breaks rows by hand or
     runs a command.
     """
-    if request.node.get_closest_marker("owner"):
+    by_request = request.node.path.parent.name in ("pages", "browser")
+    if by_request or request.node.get_closest_marker("owner"):
         return
     asks = {"_django_db_helper", "live_server"} & set(request.fixturenames)
     if asks or request.node.get_closest_marker("django_db"):

@@ -14,11 +14,21 @@ from checkpoints.access import Reason, unscoped
 from checkpoints.models import Thread
 from project.urls import urlpatterns as ours
 
-# Our tables, each with its key.
+# What says of which workspace a row is, where that is no column of its own.
+WORKSPACE_OF = {
+    "checkpoints_workspace": "id",
+    "checkpoints_group_members": """
+        (SELECT workspace_id FROM checkpoints_group WHERE id = group_id)""",
+}
+MODELS = {
+    model._meta.db_table: model for model in apps.get_models(include_auto_created=True)
+}
+# Tables whose rows are of a workspace, each with its key.
 TABLES = {
-    model._meta.db_table: model._meta.pk.column
-    for model in apps.get_models(include_auto_created=True)
-    if model._meta.app_label in ("checkpoints", "agents")
+    table: model._meta.pk.column
+    for table, model in MODELS.items()
+    if table in WORKSPACE_OF
+    or "workspace_id" in {field.column for field in model._meta.fields}
 }
 
 
@@ -49,11 +59,11 @@ def through_models(request: MemberRequest) -> HttpResponse:
     with unscoped(Reason.REAPER):
         return JsonResponse(
             {
-                model._meta.db_table: [
-                    str(pk) for pk in model._base_manager.values_list("pk", flat=True)
+                table: [
+                    str(pk)
+                    for pk in MODELS[table]._base_manager.values_list("pk", flat=True)
                 ]
-                for model in apps.get_models(include_auto_created=True)
-                if model._meta.db_table in TABLES
+                for table in TABLES
             }
         )
 

@@ -11,16 +11,9 @@ from checkpoints.db.session import DatabaseRole, acting_as, enter
 from checkpoints.models import Thread, Workspace
 from checkpoints.models.threads import ThreadQuerySet
 from tests.pages import test_sweep as sweep
-from tests.pages.forgetful import TABLES
+from tests.pages.forgetful import TABLES, WORKSPACE_OF
 
 make_things = sweep.make_things  # its fixture
-
-# Where a table has no column for it.
-WORKSPACE_OF = {
-    "checkpoints_workspace": "id",
-    "checkpoints_group_members": """
-        (SELECT workspace_id FROM checkpoints_group WHERE id = group_id)""",
-}
 
 
 @pytest.fixture
