@@ -28,13 +28,16 @@ def record(
     purpose: str = "",
     via: str = "web",
     actor_id: int | None = None,
+    session: str = "",
+    address: str = "",
     **detail_ids: Detail,
 ) -> None:
     """Write one event, in the transaction that makes the change which it records.
 
     The workspace is the principal's, or the object's, unless given; so is the person,
-    who outside a workspace (in the admin) is given as `actor_id`. `detail_ids` are
-    ids, counts and codes; never anything that a person or a model wrote.
+    who outside a workspace (in the admin, at the door) is given as `actor_id`, with
+    `session` and `address`. `detail_ids` are ids, counts and codes; never anything that
+    a person or a model wrote.
     """
     of = workspace_id or _workspace(principal, obj)
     with recording(of):
@@ -45,7 +48,10 @@ def record(
             object_id=obj.pk if obj is not None and isinstance(obj.pk, UUID) else None,
             outcome=outcome,
             purpose=purpose,
-            **({"actor_id": actor_id} | _who(principal, via)),
+            **(
+                {"actor_id": actor_id, "session": session, "address": address or None}
+                | _who(principal, via)
+            ),
             detail=_in_json({**_for_whom(principal), **detail_ids}),
         )
 

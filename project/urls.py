@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.contrib.auth import views as auth
 from django.urls import include, path
 
+from agents.pages import door
 from project import health
 
 admin.site.site_header = admin.site.site_title = "Holdpoint admin"
@@ -15,14 +15,7 @@ handler404 = "agents.pages.refusals.not_found"
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
-    path(
-        "login",
-        auth.LoginView.as_view(
-            template_name="login.html", redirect_authenticated_user=True
-        ),
-        name="login",
-    ),
-    path("logout", auth.LogoutView.as_view(), name="logout"),
+    *door.urlpatterns,  # the admin's, too
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),
     path("", include("agents.urls")),

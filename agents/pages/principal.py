@@ -64,11 +64,20 @@ def principal_of(request: HttpRequest) -> UserPrincipal | None:
         can_approve=membership.can_approve,
         name=user.get_full_name() or user.get_username(),
         groups=groups,
-        session=salted_hmac(
-            "holdpoint.session", request.session.session_key or ""
-        ).hexdigest(),
-        address=request.META.get("REMOTE_ADDR") or "",
+        session=session_of(request),
+        address=address_of(request),
     )
+
+
+def session_of(request: HttpRequest) -> str:
+    """A keyed hash of the session's key, which is a secret."""
+    key = request.session.session_key or ""
+    return salted_hmac("holdpoint.session", key).hexdigest()
+
+
+def address_of(request: HttpRequest) -> str:
+    """The address that asks; empty where the server is told none."""
+    return request.META.get("REMOTE_ADDR") or ""
 
 
 def member(

@@ -7,6 +7,10 @@ from django.shortcuts import render
 
 from agents.pages.principal import principal_of
 from agents.pages.respond import is_fragment
+from checkpoints import audit
+from checkpoints.access import UserPrincipal
+
+PURPOSE = 60  # characters that the audit log takes
 
 
 def not_understood(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -20,14 +24,34 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403; the text of `PermissionDenied` says who can."""
+    """403; the text of `PermissionDenied` says who can. The audit log says who could not.
+
+    What they wanted is the route and the id in it. That id was typed, perhaps: it is
+    written down whether there is such a row or not, in the log of the one who asked.
+    """
+    principal = _principal(request)
+    match = request.resolver_match
+    if principal is not None and match is not None:
+        audit.record(
+            principal,
+            "refused",
+            purpose=match.view_name[:PURPOSE],
+            outcome="refused",
+            **match.kwargs,
+        )
     return _refused(request, 403, reason=str(exception))
+
+
+def _principal(request: HttpRequest) -> UserPrincipal | None:
+    if not hasattr(request, "principal"):
+        # No view has asked who this is; the navigation wants to know.
+        request.principal = principal_of(request)  # type: ignore[attr-defined]
+    principal: UserPrincipal | None = request.principal  # type: ignore[attr-defined]
+    return principal
 
 
 def _refused(request: HttpRequest, status: int, **context: str) -> HttpResponse:
     if is_fragment(request):
         return render(request, f"_{status}.html", context, status=status)
-    if not hasattr(request, "principal"):
-        # No view has asked who this is; the navigation wants to know.
-        request.principal = principal_of(request)  # type: ignore[attr-defined]
+    _principal(request)
     return render(request, f"{status}.html", context, status=status)

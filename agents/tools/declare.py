@@ -14,12 +14,18 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.errors import ArgumentsDoNotFit, BadDeclaration, UnknownTool
+from agents.errors import (
+    ArgumentsDoNotFit,
+    BadDeclaration,
+    ResultNotKept,
+    UnknownTool,
+)
 from agents.pure import policy
 from agents.pure.engine import Call
 from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.schema import Schema, Signature
+from checkpoints import blobs
 from checkpoints.errors import NotStorable
 from checkpoints.pure.codec import State, canonical
 from checkpoints.pure.schema import (
@@ -40,6 +46,7 @@ _REASON_SCHEMA = {
     "description": "Why this call is right, in one or two sentences, for the person "
     "who may have to approve it.",
 }
+LARGEST_RESULT = blobs.MAX_BYTES - 1024 * 1024  # bytes; some is put around it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what providers take
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -180,13 +187,17 @@ class Tool:
     ) -> str:
         """Run it; the result as text for the model, JSON unless it is text already.
 
-        Raises what the tool raises, and ArgumentsDoNotFit.
+        Raises what the tool raises, ArgumentsDoNotFit, and ResultNotKept.
         """
         values = self.validate(arguments)[1]
         given: dict[str, Any] = {"key": IdempotencyKey(key), "ctx": context}
         for kind, parameter in self.signature.injected.items():
             values[parameter] = given[kind]
-        return as_text(self.function(**values))
+        result = self.function(**values)
+        try:
+            return as_text(result)
+        except NotStorable as problem:
+            raise ResultNotKept(str(problem)) from problem
 
     def _without_reason(
         self, arguments: Mapping[str, Any] | None
@@ -365,11 +376,13 @@ def ask(
 def as_text(result: Any) -> str:
     """A tool's result as the model reads it. Raises NotStorable."""
     if isinstance(result, str):
+        if len(result.encode(errors="replace")) > LARGEST_RESULT:
+            canonical(result, most=LARGEST_RESULT)  # says so
         return result
     if isinstance(result, BaseModel) or dataclasses.is_dataclass(result):
         result = TypeAdapter(type(result)).dump_python(result, mode="json")
     plain = json.loads(json.dumps(result, default=_plain))
-    return canonical(plain).decode()
+    return canonical(plain, most=LARGEST_RESULT).decode()
 
 
 def _plain(value: Any) -> Any:

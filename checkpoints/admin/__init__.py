@@ -20,6 +20,8 @@ from checkpoints.models import (
     Grant,
     RetentionPolicy,
     Segment,
+    SignInFailures,
+    StoreMark,
     Thread,
     ThreadInput,
     WorkspaceKey,
@@ -163,12 +165,25 @@ class SegmentAdmin(ReadOnlyAdmin):
     search_fields = ["=id", "=thread__id", "=branch__id", "=data_key"]
 
 
+@admin.register(SignInFailures)
+class SignInFailuresAdmin(ReadOnlyAdmin):
+    list_display = ["failures", "since"]
+    list_filter = ["since"]
+
+
 @admin.register(Blob)
 class BlobAdmin(ReadOnlyAdmin):
     list_display = ["id", "thread", "media_type", "size", "store", "created_at"]
     list_filter = ["workspace", "store", "created_at"]
     list_select_related = ["thread"]
     search_fields = ["=id", "=thread__id", "=object_name"]
+
+
+@admin.register(StoreMark)
+class StoreMarkAdmin(ReadOnlyAdmin):
+    list_display = ["kind", "mark", "claimed_at"]
+    list_filter = ["claimed_at"]
+    search_fields = ["=kind"]
 
 
 @admin.register(AuditLink)

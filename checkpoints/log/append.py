@@ -8,16 +8,19 @@ the log; the ORM would take four statements for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
+from checkpoints import blobs
 from checkpoints.access import Reason
 from checkpoints.db.prepared import Prepared
-from checkpoints.errors import Fenced
+from checkpoints.errors import Fenced, NotStorable
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.step import (
@@ -27,8 +30,9 @@ from checkpoints.log.step import (
     delta_context,
     metadata,
 )
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta
-from checkpoints.pure import chain, envelope
+from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
+from checkpoints.pure import chain, envelope, refs
+from checkpoints.pure.ops import Op
 
 __all__ = ["NewStep", "StepMeta", "Writer", "commit", "committed", "writer"]
 
@@ -46,6 +50,9 @@ class Writer:
     mac: bytes = field(repr=False)  # the head's
     lease: timedelta | None = None  # how long a commit renews the lease for
     schema_version: int = 1  # of the state at the head
+    # What the last commit stored: the step's operations, with references for what is
+    # kept as blobs. Folding these, not those that were given, makes the state.
+    stored: Sequence[Op] = field(default=(), repr=False)
 
 
 def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
@@ -72,10 +79,28 @@ def commit(writer: Writer, step: NewStep) -> Writer:
 
     Once this returns outside a transaction, the step is on disk. Inside one, the other
     rows of the step commit with it. Raises Fenced when another holder took the branch
-    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded.
+    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded,
+    and StoreUnavailable when a large value cannot be put away: nothing was written.
     """
+    plain = _plain(step)
+    if plain is not None and not refs.may_hold_large(plain, settings.BLOB_BYTES):
+        return _write(writer, step, plain)
+    thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
+    with transaction.atomic():  # blobs' rows go with the step, or not at all
+        step = replace(step, ops=blobs.offload(thread, step.ops))
+        return _write(writer, step, step.plain())
+
+
+def _plain(step: NewStep) -> bytes | None:
+    """The step's text; None where it is too large as it is, or no JSON at all."""
+    try:
+        return step.plain()
+    except NotStorable:
+        return None
+
+
+def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
-    plain = step.plain()
     number = writer.step + 1
     schema_version = step.schema_version or writer.schema_version
     mac = chain.link(
@@ -102,7 +127,7 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
-        **{name: getattr(step.meta, name) for name in META_COLUMNS},
+        **vars(step.meta),
     }
     if _COMMIT.execute(values).rowcount != 1:
         raise Fenced(
@@ -110,7 +135,12 @@ def commit(writer: Writer, step: NewStep) -> Writer:
             f" than step {writer.step}: step {number} was not stored."
         )
     return replace(
-        writer, head=step.id, step=number, mac=mac, schema_version=schema_version
+        writer,
+        head=step.id,
+        step=number,
+        mac=mac,
+        schema_version=schema_version,
+        stored=step.ops,
     )
 
 

@@ -129,6 +129,8 @@ ROUTES = {
     "readyz": Route(public=True),
     "login": Route(send=no_ids, public=True),
     "logout": Route(get=False, send=no_ids, public=True),
+    "admin_login": Route(may_get=lambda person: False, public=True),  # of staff
+    "admin_logout": Route(get=False, send=no_ids, public=True),
     "agents:home": Route(),
     "agents:inbox": Route(),
     "agents:inbox_list": Route(),
