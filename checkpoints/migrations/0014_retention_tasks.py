@@ -15,7 +15,7 @@ from checkpoints.db.policies import tenant
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0013_delta_queue"),
+        ("checkpoints", "0014_steps_look_nothing_up"),
     ]
 
     operations = [
