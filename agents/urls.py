@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver
 
 from agents.pages import fork, runs, shell, start
+from agents.pages.audit import views as audit
 from agents.pages.inbox import views as inbox
 from agents.pages.thread import urls as thread
 from agents.pages.threads import views as threads
@@ -17,5 +18,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *fork.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,
+    *audit.urlpatterns,
     *shell.urlpatterns,
 ]

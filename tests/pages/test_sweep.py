@@ -108,6 +108,10 @@ def approver(person: Person) -> bool:
     return person.decides
 
 
+def auditing(person: Person) -> bool:
+    return person.role in (Role.AUDITOR, Role.ADMIN)
+
+
 def key() -> dict[str, str]:
     return {"request_key": str(uuid4())}
 
@@ -196,6 +200,11 @@ ROUTES = {
     "agents:cancel": Route(
         lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
     ),
+    "agents:audit": Route(may_get=auditing),
+    "agents:audit_jsonl": Route(may_get=auditing),
+    "agents:audit_csv": Route(may_get=auditing),
+    "agents:audit_verifier": Route(may_get=auditing),
+    "agents:audit_verify": Route(get=False, send=no_ids, may_post=auditing),
     "agents:preferences": Route(
         get=False, send=lambda things: {"theme": "dark"}, public=True
     ),
