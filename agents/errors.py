@@ -3,7 +3,7 @@
     AgentsError
     ├─ BadDeclaration, UnknownAgent, UnknownTool            the code does not provide it
     ├─ EmptyMessage, InvalidEdit, InvalidDecision           what was given does not fit
-    ├─ ArgumentsDoNotFit, ToolError                         a call goes back to the model
+    ├─ ArgumentsDoNotFit, ToolError, ResultNotKept          a call goes back to the model
     ├─ ModelFailed                                          no usable reply came
     ├─ MalformedLog, AlreadyImported                        a chat log is not taken
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
@@ -124,6 +124,18 @@ class ToolError(AgentsError):
     def __init__(self, message: str, *, stop: bool = False) -> None:
         super().__init__(message)
         self.stop = stop
+
+
+class ResultNotKept(AgentsError):
+    """A tool was called and gave something that cannot be stored: too large, no JSON."""
+
+    code = "result_not_kept"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            "The call was made, and its effect took place; what it returned cannot be"
+            f" kept: {problem}"
+        )
 
 
 class ModelFailed(AgentsError):

@@ -2,7 +2,7 @@
 
     CheckpointsError
     ├─ NotStorable, NotJson, BadOperation                   what was given does not fit
-    ├─ FutureSchema, MissingMigration                       state of another version
+    ├─ FutureSchema, MissingMigration, MigrationFailed      state of another version
     ├─ DecryptionError ─ NotSealed                          a record does not open
     ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
@@ -96,6 +96,21 @@ class MissingMigration(CheckpointsError):
             "Register one, or deploy the version that had it."
         )
         self.version = version
+
+
+class MigrationFailed(CheckpointsError):
+    """A migration raised, or did not return a state that can be stored."""
+
+    code = "migration_failed"
+    status = 500
+
+    def __init__(self, version: int, problem: str) -> None:
+        super().__init__(
+            f"The migration from schema version {version} {problem}. Nothing was "
+            "changed; repair it, deploy, and try again."
+        )
+        self.version = version
+        self.problem = problem
 
 
 class DecryptionError(CheckpointsError):

@@ -25,6 +25,7 @@ RIGHTS = {
     "checkpoints_checkpointdelta": Rights(web=ADD, worker=PACKED),
     "checkpoints_segment": Rights(web=READ, worker=PACKED),
     "checkpoints_blob": Rights(web=ADD, worker=PACKED),
+    "checkpoints_storemark": Rights(web=CHANGE, worker=CHANGE),
     "checkpoints_input_position": Rights(web="USAGE", worker="USAGE"),
     # Keys
     "checkpoints_workspacekey": Rights(web=ADD, worker="SELECT, UPDATE"),
@@ -36,6 +37,7 @@ RIGHTS = {
     "checkpoints_auditpending": Rights(web=READ, worker="SELECT, DELETE"),
     "checkpoints_audit_position": Rights(web="USAGE", worker="USAGE"),
     "checkpoints_retentionpolicy": Rights(web=ALL, worker=READ),
+    "checkpoints_retentiontask": Rights(web=ADD, worker=CHANGE),
     "checkpoints_archive": Rights(web=READ, worker=CHANGE),
     "checkpoints_deletion": Rights(web=READ, worker=ADD),
     "checkpoints_signinfailures": Rights(web=ALL),

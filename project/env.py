@@ -67,13 +67,14 @@ def choice(name: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def number(name: str, default: int, *, least: int = 0) -> int:
+def number(name: str, default: int, *, least: int = 0, most: int | None = None) -> int:
     value = optional(name)
     if value is None:
         return default
-    if not value.isdecimal() or int(value) < least:
+    if not value.isdecimal() or not least <= int(value) <= (most or int(value)):
+        allowed = f"{least} or more" if most is None else f"from {least} to {most}"
         raise ImproperlyConfigured(
-            f"{name}={value!r} must be a whole number, {least} or more."
+            f"{name}={value!r} must be a whole number, {allowed}."
         )
     return int(value)
 

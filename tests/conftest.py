@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -62,6 +63,13 @@ def make_workspace(slug: str) -> Workspace:
 def _quick_passwords(settings) -> None:
     """Everyone's password is their name; the real hashes are slow on purpose."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def blob_dir(settings, tmp_path) -> Path:
+    """Large values lie in a directory of the test's own."""
+    settings.BLOB_DIR = tmp_path / "blobs"
+    return settings.BLOB_DIR
 
 
 @pytest.fixture

@@ -111,6 +111,11 @@ class Run(models.Model):
     def is_live(self) -> bool:
         return self.status in self.LIVE
 
+    @property
+    def is_paused(self) -> bool:
+        """Ready, but something must get better first: `error` says what."""
+        return self.status == self.Status.READY and bool(self.error_class)
+
 
 class ToolCall(models.Model):
     """One call that a model asked for: intent ledger, result cache and fork replay.

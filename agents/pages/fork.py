@@ -31,6 +31,7 @@ from agents.pure.context import messages_of
 from agents.runs.edits import ForkEdits
 from agents.runs.start import fork_run
 from agents.tools import registry
+from checkpoints.errors import FutureSchema
 from checkpoints.models import Checkpoint
 from checkpoints.pure import text
 from checkpoints.pure.codec import State
@@ -153,7 +154,7 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
         request.principal, pk, branch=branch, checkpoint=checkpoint, purpose="fork page"
     )
     at = subject.at(checkpoint, None)
-    if subject.history is None or at is None:
+    if subject.history is None or at is None or subject.future(at.step):
         return see_other(Place(pk, branch, checkpoint).page)  # which says why
     was = Was.of(subject.history.state_at(at.step))
     if request.method != "POST":
@@ -186,7 +187,7 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
     except InvalidEdit as wrong:
         for name, problem in wrong.fields.items():
             form.add_error(name, problem)
-    except AgentsError as error:
+    except (AgentsError, FutureSchema) as error:
         form.add_error(None, str(error))
     else:
         said = "Forked, and a run is queued" if runs else "Branch created"

@@ -20,6 +20,7 @@ from agents.pages.respond import hx_location, moved_on
 from agents.runs import start as service
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
+from checkpoints.errors import FutureSchema
 
 LIMIT = 100  # rows
 
@@ -124,7 +125,8 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
         again = service.retry(run, by=request.principal)
-    except errors.AgentsError as refused:  # NotRetryable, BranchBusy, UnknownAgent
+    except (errors.AgentsError, FutureSchema) as refused:
+        # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
     return hx_location(request, _thread(again), say="A new run goes on from the head.")

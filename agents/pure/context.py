@@ -3,6 +3,9 @@
 For now everything: the system prompt from `params`, then all messages. Kept in the
 transcript's order, but for what providers insist on: the results of a reply's
 calls follow it at once, in the order of the calls, and every call has one.
+
+A result that is kept as a blob is sent as one line that says so. Other references stay
+as they are: whoever sends the request puts in what they stand for, in full.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkpoints.pure import refs
 from checkpoints.pure.codec import State
 
 NO_RESULT = "No result was recorded for this call."
@@ -168,7 +172,7 @@ def _messages(state: State) -> tuple[list[dict[str, Any]], list[str]]:
                 add(
                     {**result, "name": None},
                     tool_call_id=name,
-                    content=_text(result.get("content")),
+                    content=_result(result.get("content")),
                 )
     return sent, ids
 
@@ -182,6 +186,21 @@ def _distinct(calls: Sequence[dict[str, Any]]) -> list[str]:
         else f"call_{ordinal}"
         for ordinal, name in enumerate(given)
     ]
+
+
+def kept_apart(ref: refs.Ref) -> str:
+    """What the model is told of a result that is too large to be sent."""
+    begins = f" It begins: {ref['digest']}" if ref["digest"] else ""
+    return (
+        f"[The result has {ref['size']:,} bytes ({ref['media_type']}) and is kept apart"
+        f" from this conversation.{begins}]"
+    )
+
+
+def _result(content: object) -> str:
+    if refs.is_ref(content):
+        return kept_apart(content)  # type: ignore[arg-type]  # a dict
+    return _text(content)
 
 
 def _text(value: object) -> str:

@@ -30,6 +30,7 @@ from checkpoints.ids import uuid7
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State, clean, load_strict
 from checkpoints.pure.ops import Op
+from checkpoints.pure.refs import Ref
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Refuse:
 class ToolOutcome:
     """What a tool gave: the text for the model, and its changes of working memory."""
 
-    content: str = field(repr=False)
+    # Text; where a fork uses a recorded result, it may be a reference to a blob.
+    content: str | Ref = field(repr=False)
     title: str = field(repr=False)
     name: str = ""  # the tool's, when it is registered
     ops: tuple[Op, ...] = field(default=(), repr=False)
@@ -323,7 +325,7 @@ def _refused(call: Call, refusal: Refuse) -> Step:
     )
 
 
-def result_op(step_id: UUID, call: Call, content: str) -> Op:
+def result_op(step_id: UUID, call: Call, content: str | Ref) -> Op:
     """Append the message that answers the call: what came of it, for the model."""
     message = {
         "id": str(step_id),

@@ -11,8 +11,8 @@ from agents.tools.versions import agent_version
 from agents.wake import ring
 from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import NotPermitted
-from checkpoints.models import Branch, Grant, ThreadInput, Workspace
+from checkpoints.errors import FutureSchema, NotPermitted
+from checkpoints.models import Branch, Checkpoint, Grant, ThreadInput, Workspace
 
 
 def begin(
@@ -25,12 +25,14 @@ def begin(
 ) -> Run:
     """A run that is ready, acting for `by`, in the open transaction.
 
-    Raises NotPermitted when the workspace has switched the agent off.
+    Raises NotPermitted when the workspace has switched the agent off, and FutureSchema
+    when newer code than this has written the branch's state.
     """
     if not version.agent.enabled:
         raise NotPermitted(
             f"The agent {version.agent.name} is switched off in this workspace."
         )
+    _require_known(branch, version)
     grant = Grant.objects.create(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,
@@ -40,6 +42,16 @@ def begin(
     return _ready(
         branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
     )
+
+
+def _require_known(branch: Branch, version: AgentVersion) -> None:
+    """Say now what the run would fail with. The step's column says it unopened."""
+    assert branch.head_id is not None  # create_thread() writes step 0
+    newer = Checkpoint.objects.unscoped(Reason.WORKER).filter(
+        pk=branch.head_id, schema_version__gt=version.schema_version
+    )
+    for found in newer.values_list("schema_version", flat=True):
+        raise FutureSchema(found, version.schema_version)
 
 
 def follow_on(run: Run, said: ThreadInput) -> Run:

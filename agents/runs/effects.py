@@ -22,6 +22,7 @@ from agents.runs.claim import Claim
 from agents.runs.execute import IN_DOUBT, execute, in_doubt, once
 from agents.runs.ledger import Ledger
 from agents.tools import Tool
+from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
 from checkpoints.pure.codec import State, canonical
@@ -38,13 +39,17 @@ Status = ToolCall.Status
 class Effects:
     """The tools of one claimed run, as the engine's step sees them."""
 
-    def __init__(self, claim: Claim, opener: Pass, ledger: Ledger) -> None:
+    def __init__(
+        self, claim: Claim, opener: Pass, ledger: Ledger, contents: Contents
+    ) -> None:
         self.state: State = {}  # the runner sets it before each step
         self._claim = claim
         self._opener = opener
         self._ledger = ledger
         self._tools = {tool.name: tool for tool in claim.agent.tools}
+        self._contents = contents
         self._effective: dict[UUID, EffectiveArguments] = {}
+        self._called: dict[UUID, ToolOutcome] = {}
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -68,6 +73,8 @@ class Effects:
         match row.status:
             case Status.WAITING:
                 return Ask(title, asked=True)
+            case Status.EXECUTING if row.result is not None:
+                return RunIt()  # run() has what came of it
             case Status.EXECUTING if once(tool):
                 return RunIt()  # run() leaves it in doubt
             case Status.APPROVED | Status.EXECUTING if self._was_asked(row):
@@ -77,9 +84,11 @@ class Effects:
         return self._new(row, tool, call, title)
 
     def run(self, call: Call) -> ToolOutcome:
-        """Raises CallBroke and Fenced."""
+        """Raises CallBroke, Fenced and StoreUnavailable."""
         row, tool = self._ledger[call.key], self._tools[call.name]
         title = self.title(call.name, call.arguments)
+        if (kept := self._ledger.kept(row, self._opener, title=title)) is not None:
+            return kept
         if row.status == Status.EXECUTING and once(tool):
             return in_doubt(tool, title)
         if row.status == Status.PROPOSED and self._in_fork(tool):
@@ -98,12 +107,29 @@ class Effects:
         if tool.has_effects:
             self._ledger.intend(row)
             failpoint("after intent")
-        outcome = execute(tool, arguments, key=row.pk, title=title, state=self.state)
+        outcome = execute(
+            tool,
+            arguments,
+            key=row.pk,
+            title=title,
+            state=self.state,
+            recall=self._contents.restore,
+        )
         failpoint("after effect")
         if effective and effective.edited:
             told = f"{EDITED}{canonical(arguments).decode()}\n{outcome.content}"
-            return replace(outcome, content=told)
+            outcome = replace(outcome, content=told)
+        if tool.has_effects:
+            self._called[row.pk] = outcome
         return outcome
+
+    def keep(self, key: UUID) -> None:
+        """What came of a call with effects is kept, where its step cannot be stored.
+
+        Raises Fenced.
+        """
+        if (outcome := self._called.get(key)) is not None:
+            self._ledger.keep(key, outcome)
 
     def ask(self, calls: Iterable[Call]) -> None:
         """Write the requests for these calls, in the transaction that is open."""

@@ -7,9 +7,11 @@ import time
 from typing import Any
 from uuid import UUID
 
-from agents.errors import AgentsError, ArgumentsDoNotFit, ToolError
+from agents.errors import AgentsError, ArgumentsDoNotFit, ResultNotKept, ToolError
 from agents.pure.engine import ToolOutcome
 from agents.tools import Tool, ToolContext
+from agents.tools.context import Recall
+from checkpoints.errors import StoreUnavailable
 from checkpoints.pure.codec import State
 
 logger = logging.getLogger(__name__)
@@ -41,20 +43,30 @@ def once(tool: Tool) -> bool:
 
 
 def execute(
-    tool: Tool, arguments: dict[str, Any], *, key: UUID, title: str, state: State
+    tool: Tool,
+    arguments: dict[str, Any],
+    *,
+    key: UUID,
+    title: str,
+    state: State,
+    recall: Recall = lambda value: value,
 ) -> ToolOutcome:
-    """Call the tool. Raises CallBroke.
+    """Call the tool. Raises CallBroke, and StoreUnavailable when the tool asked for
+    working memory that cannot be read now, and may be called again.
 
     A tool refuses with ToolError. Any other exception says nothing about whether the
     effect took place: then it is tried again, where that is harmless, or left in doubt.
     """
     started = time.monotonic()
     for tried in range(1, TRIES + 1):
-        context = ToolContext(state)
+        context = ToolContext(state, recall)
         try:
             content = tool.execute(arguments, key=str(key), context=context)
         except (ToolError, ArgumentsDoNotFit) as refused:
             return _refused(tool, refused, title, _since(started))
+        except ResultNotKept as lost:
+            # It was called: whatever its effect is, it took place.
+            return _refused(tool, lost, title, _since(started))
         except Exception as error:
             # The edge of foreign code. What it says may be state: into the step only.
             logger.warning(
@@ -62,6 +74,8 @@ def execute(
                 type(error).__name__,
                 extra={"ids": {"call": key, "tool": tool.name}},
             )
+            if isinstance(error, StoreUnavailable) and not once(tool):
+                raise
             if not tool.has_effects:
                 return _raised(tool, error, title, _since(started))
             if once(tool):
@@ -93,7 +107,10 @@ def in_doubt(tool: Tool, title: str) -> ToolOutcome:
 
 
 def _refused(
-    tool: Tool, refused: ToolError | ArgumentsDoNotFit, title: str, latency_ms: int
+    tool: Tool,
+    refused: ToolError | ArgumentsDoNotFit | ResultNotKept,
+    title: str,
+    latency_ms: int,
 ) -> ToolOutcome:
     stop = isinstance(refused, ToolError) and refused.stop
     return ToolOutcome(

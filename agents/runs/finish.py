@@ -6,9 +6,12 @@ Each is one transaction with the step that says so, and lets the branch go in it
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Greatest
 
 from agents.models import Run
 from agents.models.runs import RunQuerySet
@@ -27,7 +30,7 @@ Also = Callable[[], object]
 
 
 class CancelledMeanwhile(Exception):
-    """Someone cancelled the run before it came to wait."""
+    """Someone cancelled the run before it came to wait, or to pause."""
 
 
 def suspend(claim: Claim, save: Also) -> None:
@@ -40,6 +43,28 @@ def suspend(claim: Claim, save: Also) -> None:
         let_go(claim)
         wanted = _running(claim).filter(cancel_requested=False)
         if not wanted.update(status=Run.Status.WAITING, worker="", attempts=0):
+            raise CancelledMeanwhile
+
+
+def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:
+    """Let the run go for a while, for a reason that people read: it goes on by itself.
+
+    It is ready, but not to be taken before `wait` is over, and has the reason until it
+    is taken again. This counts as no attempt. Raises Fenced, and CancelledMeanwhile.
+    """
+    with transaction.atomic():
+        let_go(claim)
+        wanted = _running(claim).filter(cancel_requested=False)
+        if not wanted.update(
+            status=Run.Status.READY,
+            worker="",
+            attempts=Greatest(F("attempts") - 1, 0),
+            rings=0,
+            rung_at=None,
+            wake_at=ClockTimestamp() + wait,
+            error_class=failure.error_class,
+            error=seal(claim.run, "error", clean(failure.reason)[0]),
+        ):
             raise CancelledMeanwhile
 
 

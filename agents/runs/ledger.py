@@ -8,6 +8,7 @@ the transaction of the step that records it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
@@ -17,16 +18,16 @@ from django.db.models import F
 from agents.errors import ArgumentsDoNotFit
 from agents.models import ToolCall
 from agents.pure.digest import arguments_digest
-from agents.pure.engine import Call, Step
+from agents.pure.engine import Call, Step, ToolOutcome
 from agents.runs.claim import Claim
 from agents.tools import Tool, titles
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import BadOperation, Fenced
-from checkpoints.gate import Pass, seal
+from checkpoints.gate import Pass, seal, seal_bytes
 from checkpoints.keys.hierarchy import thread_keys
 from checkpoints.models import Branch, CheckpointDelta
-from checkpoints.pure.codec import State
+from checkpoints.pure.codec import State, clean, text
 from checkpoints.pure.ops import Op, fold
 
 Status = ToolCall.Status
@@ -93,6 +94,28 @@ class Ledger:
             ):
                 raise Fenced("Another worker took the branch before the call.")
         row.status = Status.EXECUTING
+
+    def keep(self, key: UUID, outcome: ToolOutcome) -> None:
+        """Keep what came of a call whose step cannot be stored now, for the next claim.
+
+        In the call's own row, sealed, whatever its size. Raises Fenced.
+        """
+        row = self._rows[key]
+        kept, _ = clean({name: getattr(outcome, name) for name in _OUTCOME})
+        row.result = seal_bytes(row, "result", text(kept).encode())
+        if (
+            not self._calls()
+            .filter(pk=key, status=Status.EXECUTING)
+            .update(result=row.result)
+        ):
+            raise Fenced("The call is not ours any more.")
+
+    def kept(self, row: ToolCall, opener: Pass, *, title: str) -> ToolOutcome | None:
+        """What `keep` kept of this call."""
+        if row.status != Status.EXECUTING or row.result is None:
+            return None
+        values = opener.open(row, "result")
+        return ToolOutcome(title=title, **values | {"ops": tuple(values["ops"])})
 
     def settle(self, key: UUID, step: Step) -> None:
         """Record a call's result with its step, in the transaction that is open."""
@@ -185,3 +208,7 @@ def _settled(row: ToolCall, step: Step) -> Status:
     if row.status == Status.SUPERSEDED:
         return Status.SUPERSEDED
     return Status.FAILED if step.status == "failed" else Status.SUCCEEDED
+
+
+# Of a call's outcome: its title is made anew.
+_OUTCOME = tuple(each.name for each in fields(ToolOutcome) if each.name != "title")

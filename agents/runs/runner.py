@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -46,13 +47,20 @@ from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
-from checkpoints import gate
-from checkpoints.errors import CheckpointsError, Fenced, NotPermitted
+from agents.runs.migrate import migration
+from agents.runs.recall import Recalled
+from checkpoints import gate, stores
+from checkpoints.blobs import Contents
+from checkpoints.errors import (
+    CheckpointsError,
+    Fenced,
+    NotPermitted,
+    StoreUnavailable,
+)
 from checkpoints.failpoints import failpoint
 from checkpoints.log import hydrate
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.ops import fold
-from checkpoints.pure.schema import migrate
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +70,13 @@ INTERNAL = (
     "Something went wrong inside Holdpoint. The logs say what, under the id of this "
     "run; nothing that was stored is lost."
 )
+# What people read of a run that pauses, by the error's code. The log names the place.
+PAUSED = {
+    "store_full": "There is no room left where large values are kept.",
+    "store_unavailable": "The place where large values are kept does not answer.",
+    "wrong_store": "This worker does not reach the place where large values are kept.",
+}
+PAUSE = timedelta(seconds=30)  # until a run that pauses tries again by itself
 IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
 
 
@@ -84,6 +99,10 @@ def work(
             runner.go(heart)
     except Fenced:
         logger.info("a run was taken by another holder", extra=ids)
+    except StoreUnavailable as error:
+        logger.warning("a run waits for the blob store: %s", error, extra=ids)
+        with suppress(Fenced):
+            runner.pause(error)
     except CheckpointsError as error:
         # A right that is gone, state that does not open, a value that cannot be stored.
         logger.exception("a run cannot go on", extra=ids)
@@ -116,10 +135,12 @@ class Runner:
         self._stopping = stopping
         self._writer: Writer = writer(held.branch, lease=held.lease)
         self._steps = held.run.steps
+        self._unstored: Step | None = None  # while it is being stored
 
     def go(self, heart: Heartbeat) -> None:
         """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
-        if self._claim.exhausted:
+        held = self._claim
+        if held.exhausted:
             self.fail(
                 Failure(
                     "too_many_attempts",
@@ -128,14 +149,19 @@ class Runner:
                 )
             )
             return
+        if held.run.error_class:  # it paused
+            if held.run.error_class in PAUSED:
+                stores.configured().check()  # before anything is asked or done anew
+            self._goes_on()
         self._hydrate()
+        self._migrate()
         self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
-                finish.cancel(self._claim, self._writer)
+                finish.cancel(held, self._writer)
                 return
             if self._stopping():
-                give_back(self._claim, blameless=True)
+                give_back(held, blameless=True)
                 return
             if self._steps >= settings.MAX_STEPS:
                 self.fail(
@@ -151,25 +177,55 @@ class Runner:
     def fail(self, failure: Failure) -> None:
         finish.fail_plainly(self._claim, self._writer, failure)
 
+    def pause(self, error: StoreUnavailable) -> None:
+        """Leave the run until the store is back; what was done is not done again.
+
+        Raises Fenced.
+        """
+        held, step = self._claim, self._unstored
+        if step is not None and step.call is not None:
+            self._effects.keep(step.call)
+        try:
+            failure = Failure(error.code, PAUSED[error.code])
+            finish.pause(held, failure, wait=PAUSE)
+        except finish.CancelledMeanwhile:
+            finish.cancel(held, self._writer)
+
+    def _goes_on(self) -> None:
+        held = self._claim
+        Run.objects.for_run(held.principal).filter(pk=held.run.pk).update(
+            error_class="", error=None
+        )
+
     def _hydrate(self) -> None:
         """Open the branch, under the run's grant."""
         held = self._claim
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        history = hydrate.read(self._opener, held.branch)
-        # There is one version so far: this refuses state of a newer one.
-        self._state = migrate(history.state_at(held.branch.head_step))
-        inherited = {
-            record.id
-            for record in history.records
-            if record.branch_id != held.branch.pk
-        }
-        self._keys = engine.keys_on(held.branch.pk, inherited)
-        known = {record.id for record in history.records}
+        opened = hydrate.open_at(self._opener, held.branch)
+        self._state = opened.state
+        checkpoints = opened.checkpoints()
+        known = set().union(*checkpoints.values())
+        own = checkpoints.get(held.branch.pk, set())
+        self._keys = engine.keys_on(held.branch.pk, known - own)
         self._ledger = Ledger(held, known=known)
-        self._effects = Effects(held, self._opener, self._ledger)
-        self._model = OpenAIModel()
+        contents = Contents(self._opener, held.run.thread_id)
+        self._effects = Effects(held, self._opener, self._ledger, contents)
+        self._model = Recalled(OpenAIModel(), contents)
+
+    def _migrate(self) -> None:
+        """Bring old state up to date, as a step that keeps what that changed.
+
+        Raises FutureSchema, MissingMigration and MigrationFailed.
+        """
+        step = migration(self._state, self._claim.agent)
+        if step is None:
+            return
+        with transaction.atomic():
+            after = self._commit(step, schema_version=self._claim.agent.schema_version)
+        self._move(after)
+        failpoint("after migrate")
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
@@ -190,7 +246,7 @@ class Runner:
             case Continue(step):
                 with transaction.atomic():
                     after = self._commit(step)
-                self._move(after, step)
+                self._move(after)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -211,7 +267,7 @@ class Runner:
             with transaction.atomic():
                 after = self._commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
-            self._move(after, arrival.step)
+            self._move(after)
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
@@ -242,9 +298,16 @@ class Runner:
         else:
             finish.fail(self._claim, failure, save, answer_next=True)
 
-    def _commit(self, step: Step, *, actor_id: int | None = None) -> Writer:
+    def _commit(
+        self,
+        step: Step,
+        *,
+        actor_id: int | None = None,
+        schema_version: int | None = None,
+    ) -> Writer:
         """Write the step and what belongs to it, in the open transaction."""
         held, meta = self._claim, step.meta
+        self._unstored = step
         after = commit(
             self._writer,
             NewStep(
@@ -253,6 +316,7 @@ class Runner:
                 ops=step.ops,
                 label=step.label,
                 context=step.context,
+                schema_version=schema_version,
                 meta=StepMeta(
                     status=step.status,
                     name=step.name,
@@ -264,11 +328,12 @@ class Runner:
                 ),
             ),
         )
+        self._unstored = None
         if step.call is not None:
-            self._ledger.settle(step.call, step)
+            self._ledger.settle(step.call, replace(step, ops=tuple(after.stored)))
         else:
             self._ledger.propose(
-                unanswered(fold(self._state, step.ops), self._keys), reply=step.id
+                unanswered(fold(self._state, after.stored), self._keys), reply=step.id
             )
         self._count(step)
         failpoint("before commit")
@@ -289,10 +354,10 @@ class Runner:
             **values
         )
 
-    def _move(self, after: Writer, step: Step) -> None:
+    def _move(self, after: Writer) -> None:
         """What was committed is what is known now."""
         self._writer = after
-        self._state = fold(self._state, step.ops)
+        self._state = fold(self._state, after.stored)
         self._steps += 1
 
 

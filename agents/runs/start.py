@@ -26,6 +26,7 @@ from agents.runs.begin import (
 from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.tools import registry
 from agents.tools.versions import agent_version
+from agents.wake import ring
 from checkpoints import audit, gate
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
@@ -73,7 +74,7 @@ def start_run(
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
     state: State = {
-        "_schema": 1,
+        "_schema": spec.schema_version,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
         "params": {**spec.params(), **(params or {})},
         "goal": text,
@@ -182,8 +183,8 @@ def fork_run(
         threads=[checkpoint.thread],
         steps=str(checkpoint.step),
     )
-    history = hydrate.read(seen, checkpoint.branch, to_step=checkpoint.step)
-    ops, label = edit_ops(history.state_at(checkpoint.step), edits)
+    state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    ops, label = edit_ops(state, edits)
     with transaction.atomic():
         branch = threads.fork(
             checkpoint,
@@ -205,6 +206,8 @@ def fork_run(
 def retry(run: Run, *, by: UserPrincipal) -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
+    A run that pauses is tried at once, and is given itself.
+
     Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
     (its code is gone) and NotPermitted.
     """
@@ -213,6 +216,10 @@ def retry(run: Run, *, by: UserPrincipal) -> Run:
     with transaction.atomic():
         branch = lock(run.branch_id)
         run = Run.objects.for_user(by).get(pk=run.pk)
+        if run.is_paused:
+            _try_now(run, fence=branch.fence)
+            audit.record(by, "retry", obj=run)
+            return run
         if run.status not in (Run.Status.FAILED, Run.Status.CANCELLED):
             raise NotRetryable(run.status)
         if (live := live_run(branch)) is not None:
@@ -259,6 +266,15 @@ def _by_key(by: UserPrincipal, request_key: UUID | None) -> Run | None:
     if run is not None and run.started_by_id != by.user_id:
         raise NotPermitted(threads.NOT_YOURS)
     return run
+
+
+def _try_now(run: Run, *, fence: int) -> None:
+    """End a run's pause, in the open transaction; it rings after commit."""
+    with unscoped(Reason.WORKER):
+        Run.objects.filter(pk=run.pk, status=Run.Status.READY).update(
+            wake_at=None, rings=1, rung_at=ClockTimestamp()
+        )
+    ring(run.pk, fence=fence, n=1)
 
 
 def _require_operator(by: UserPrincipal) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from agents.errors import ToolError
@@ -13,6 +15,11 @@ from checkpoints.pure.pointer import pointer
 
 # The transcript and the parameters are the engine's to change.
 _CLOSED = frozenset({"messages", "params", "tool_results", "environment", "_schema"})
+
+
+LARGEST = 8 * 1024 * 1024  # bytes that one call may add; a step has room for twice that
+
+Recall = Callable[[Any], Any]  # a value with what its references to blobs stand for
 
 
 class IdempotencyKey(str):
@@ -28,15 +35,20 @@ class ToolContext:
     when the tool fails.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, recall: Recall = lambda value: value) -> None:
         self._state = state
+        self._recall = recall
         self._ops: list[Op] = []
+        self._size = 0
 
     def get(self, channel: str, default: Any = None) -> Any:
-        """A copy of a channel (`facts`, `plan`, `vars` …), with this tool's changes."""
+        """A copy of a channel (`facts`, `plan`, `vars` …), with this tool's changes.
+
+        In full: with what is kept as blobs.
+        """
         if channel not in self._state:
             return default
-        return parse(canonical([self._state[channel]]))[0]  # type: ignore[index]  # a list
+        return deepcopy(self._recall(self._state[channel]))
 
     def set(self, channel: str, value: Any) -> None:
         """Replace a channel."""
@@ -58,8 +70,15 @@ class ToolContext:
         if channel in _CLOSED:
             raise ToolError(f"The channel {channel!r} is not a tool's to change.")
         try:
-            copy: Op = parse(canonical(op))  # type: ignore[assignment]  # a list
+            text = canonical(op, most=LARGEST)
+            copy: Op = parse(text)  # type: ignore[assignment]  # a list
             self._state = fold(self._state, [copy])
         except (BadOperation, NotStorable) as error:
             raise ToolError(f"Working memory was not changed: {error}") from error
+        self._size += len(text)
+        if self._size > LARGEST:
+            raise ToolError(
+                f"Working memory was not changed: one call may add {LARGEST // 1024**2}"
+                " MB at most."
+            )
         self._ops.append(copy)

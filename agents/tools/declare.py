@@ -14,14 +14,27 @@ from typing import Any, Literal, TypeVar, get_args, overload
 
 from pydantic import BaseModel, TypeAdapter
 
-from agents.errors import ArgumentsDoNotFit, BadDeclaration, UnknownTool
+from agents.errors import (
+    ArgumentsDoNotFit,
+    BadDeclaration,
+    ResultNotKept,
+    UnknownTool,
+)
 from agents.pure import policy
 from agents.pure.engine import Call
 from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.schema import Schema, Signature
+from checkpoints import blobs
 from checkpoints.errors import NotStorable
-from checkpoints.pure.codec import canonical
+from checkpoints.pure.codec import State, canonical
+from checkpoints.pure.schema import (
+    MAX_VERSION,
+    NONE,
+    SCHEMA_VERSION,
+    Migrations,
+    migrate,
+)
 
 Effect = Literal["none", "read", "write", "external"]
 Risk = Literal["low", "medium", "high", "critical"]
@@ -33,6 +46,7 @@ _REASON_SCHEMA = {
     "description": "Why this call is right, in one or two sentences, for the person "
     "who may have to approve it.",
 }
+LARGEST_RESULT = blobs.MAX_BYTES - 1024 * 1024  # bytes; some is put around it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what providers take
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -173,13 +187,17 @@ class Tool:
     ) -> str:
         """Run it; the result as text for the model, JSON unless it is text already.
 
-        Raises what the tool raises, and ArgumentsDoNotFit.
+        Raises what the tool raises, ArgumentsDoNotFit, and ResultNotKept.
         """
         values = self.validate(arguments)[1]
         given: dict[str, Any] = {"key": IdempotencyKey(key), "ctx": context}
         for kind, parameter in self.signature.injected.items():
             values[parameter] = given[kind]
-        return as_text(self.function(**values))
+        result = self.function(**values)
+        try:
+            return as_text(result)
+        except NotStorable as problem:
+            raise ResultNotKept(str(problem)) from problem
 
     def _without_reason(
         self, arguments: Mapping[str, Any] | None
@@ -217,6 +235,8 @@ class Agent:
     seed: int | None = None
     title: str = ""
     description: str = ""
+    schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
+    migrations: Migrations = NONE  # how older state comes to be of that version
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -226,6 +246,19 @@ class Agent:
         names = [tool.name for tool in self.tools]
         if twice := {name for name in names if names.count(name) > 1}:
             raise BadDeclaration(f"Agent {self.name!r} has two tools {sorted(twice)}.")
+        if not 1 <= self.schema_version <= MAX_VERSION:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: schema version {self.schema_version} is not "
+                f"from 1 to {MAX_VERSION}."
+            )
+        known = self.migrations.versions
+        # The oldest may be given up; in between there is no gap.
+        if known and known != list(range(known[0], self.schema_version)):
+            raise BadDeclaration(
+                f"Agent {self.name!r} has schema version {self.schema_version} and "
+                f"migrations from {known}: one from each up to "
+                f"{self.schema_version - 1} is needed, and none from later ones."
+            )
 
     def tool(self, name: str) -> Tool:
         """Raises UnknownTool."""
@@ -237,6 +270,13 @@ class Agent:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         return [tool.offered for tool in self.tools]
+
+    def current(self, state: State) -> State:
+        """The state as this agent has it now; the same object where it is that already.
+
+        Raises FutureSchema, MissingMigration and MigrationFailed.
+        """
+        return migrate(state, to=self.schema_version, migrations=self.migrations)
 
     def params(self) -> dict[str, Any]:
         """The `params` channel that a run of it starts with."""
@@ -254,6 +294,7 @@ class Agent:
             "name": self.name,
             "params": self.params(),
             "tools": [tool.spec() for tool in self.tools],
+            "schema_version": self.schema_version,
         }
 
 
@@ -335,11 +376,13 @@ def ask(
 def as_text(result: Any) -> str:
     """A tool's result as the model reads it. Raises NotStorable."""
     if isinstance(result, str):
+        if len(result.encode(errors="replace")) > LARGEST_RESULT:
+            canonical(result, most=LARGEST_RESULT)  # says so
         return result
     if isinstance(result, BaseModel) or dataclasses.is_dataclass(result):
         result = TypeAdapter(type(result)).dump_python(result, mode="json")
     plain = json.loads(json.dumps(result, default=_plain))
-    return canonical(plain).decode()
+    return canonical(plain, most=LARGEST_RESULT).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -37,6 +37,7 @@ def agent_version(workspace: Workspace, agent: Agent) -> models.AgentVersion:
                 agent=row,
                 number=models.AgentVersion.objects.filter(agent=row).count() + 1,
                 digest=digest,
+                schema_version=agent.schema_version,
             )
             version.spec = gate.seal(version, "spec", spec)
             version.save(force_insert=True)

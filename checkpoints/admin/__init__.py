@@ -21,6 +21,7 @@ from checkpoints.models import (
     RetentionPolicy,
     Segment,
     SignInFailures,
+    StoreMark,
     Thread,
     ThreadInput,
     WorkspaceKey,
@@ -176,6 +177,13 @@ class BlobAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "store", "created_at"]
     list_select_related = ["thread"]
     search_fields = ["=id", "=thread__id", "=object_name"]
+
+
+@admin.register(StoreMark)
+class StoreMarkAdmin(ReadOnlyAdmin):
+    list_display = ["kind", "mark", "claimed_at"]
+    list_filter = ["claimed_at"]
+    search_fields = ["=kind"]
 
 
 @admin.register(AuditLink)

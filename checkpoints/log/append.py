@@ -8,28 +8,31 @@ the log; the ORM would take four statements for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
+from checkpoints import blobs
 from checkpoints.access import Reason
 from checkpoints.db.prepared import Prepared
-from checkpoints.errors import Fenced
+from checkpoints.errors import Fenced, NotStorable
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.step import (
     META_COLUMNS,
-    STEP_SCHEMA,
     NewStep,
     StepMeta,
     delta_context,
     metadata,
 )
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta
-from checkpoints.pure import chain, envelope
+from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
+from checkpoints.pure import chain, envelope, refs
+from checkpoints.pure.ops import Op
 
 __all__ = ["NewStep", "StepMeta", "Writer", "commit", "committed", "writer"]
 
@@ -46,6 +49,10 @@ class Writer:
     step: int  # the head's; -1: there is none
     mac: bytes = field(repr=False)  # the head's
     lease: timedelta | None = None  # how long a commit renews the lease for
+    schema_version: int = 1  # of the state at the head
+    # What the last commit stored: the step's operations, with references for what is
+    # kept as blobs. Folding these, not those that were given, makes the state.
+    stored: Sequence[Op] = field(default=(), repr=False)
 
 
 def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
@@ -63,6 +70,7 @@ def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
         step=branch.head_step,
         mac=bytes(branch.head_mac) or chain.START,
         lease=lease,
+        schema_version=_schema_version(branch.head_id),
     )
 
 
@@ -71,18 +79,37 @@ def commit(writer: Writer, step: NewStep) -> Writer:
 
     Once this returns outside a transaction, the step is on disk. Inside one, the other
     rows of the step commit with it. Raises Fenced when another holder took the branch
-    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded.
+    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded,
+    and StoreUnavailable when a large value cannot be put away: nothing was written.
     """
+    plain = _plain(step)
+    if plain is not None and not refs.may_hold_large(plain, settings.BLOB_BYTES):
+        return _write(writer, step, plain)
+    thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
+    with transaction.atomic():  # blobs' rows go with the step, or not at all
+        step = replace(step, ops=blobs.offload(thread, step.ops))
+        return _write(writer, step, step.plain())
+
+
+def _plain(step: NewStep) -> bytes | None:
+    """The step's text; None where it is too large as it is, or no JSON at all."""
+    try:
+        return step.plain()
+    except NotStorable:
+        return None
+
+
+def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
-    plain = step.plain()
     number = writer.step + 1
+    schema_version = step.schema_version or writer.schema_version
     mac = chain.link(
         keys.mac,
         writer.mac,
         branch=writer.branch_id,
         step=number,
         parent=writer.head,
-        metadata=metadata(step.id, step.kind, STEP_SCHEMA, step.meta),
+        metadata=metadata(step.id, step.kind, schema_version, step.meta),
         operations=plain,
     )
     place = delta_context(writer.workspace_id, writer.thread_id, step.id, number)
@@ -96,18 +123,25 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         "id": step.id,
         "step": number,
         "kind": step.kind,
-        "schema_version": STEP_SCHEMA,
+        "schema_version": schema_version,
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
-        **{name: getattr(step.meta, name) for name in META_COLUMNS},
+        **vars(step.meta),
     }
     if _COMMIT.execute(values).rowcount != 1:
         raise Fenced(
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."
         )
-    return replace(writer, head=step.id, step=number, mac=mac)
+    return replace(
+        writer,
+        head=step.id,
+        step=number,
+        mac=mac,
+        schema_version=schema_version,
+        stored=step.ops,
+    )
 
 
 def committed(writer: Writer, checkpoint_id: UUID) -> bool:
@@ -133,6 +167,13 @@ def committed(writer: Writer, checkpoint_id: UUID) -> bool:
     if branch.fence != writer.fence or branch.head_id != writer.head:
         raise Fenced(f"Branch {short(writer.branch_id)} was taken by another holder.")
     return False
+
+
+def _schema_version(head: UUID | None) -> int:
+    if head is None:
+        return 1
+    checkpoints = Checkpoint.objects.unscoped(Reason.WORKER).filter(pk=head)
+    return checkpoints.values_list("schema_version", flat=True).first() or 1
 
 
 # Copied into the checkpoint as they are given; the rest comes from the branch's row.

@@ -19,11 +19,13 @@ from django.db import connection
 from django.db.models import Model
 
 from checkpoints.access import Reason
-from checkpoints.errors import CheckpointsError, DecryptionError
+from checkpoints.errors import BrokenChain, CheckpointsError, DecryptionError
 from checkpoints.ids import made_at, short
-from checkpoints.log.step import META_COLUMNS, delta_context, metadata
+from checkpoints.log.record import COLUMNS
+from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment, Thread
-from checkpoints.pure import chain, envelope
+from checkpoints.pure import chain, envelope, segment
+from checkpoints.pure.segment import Packed
 
 FETCH = 32  # rows at a time; each may bring a delta of up to 16 MB
 # How far a step's time, which the database gives and no MAC covers, may be from the
@@ -117,15 +119,12 @@ def _does_not_attach(branch: Branch) -> Bad:
 
 
 @dataclass(frozen=True)
-class _Packed:
+class _Open:
     """The segment that the walk is in."""
 
     id: UUID
-    first: int
-    last: int
-    ids: tuple[UUID, ...]
-    plains: tuple[bytes, ...] = field(repr=False)
-    after: bytes = field(repr=False)
+    packed: Packed
+    plains: list[bytes] = field(repr=False)
 
 
 class _Branch:
@@ -147,24 +146,25 @@ class _Branch:
                 self._branch.pk,
                 f"It names another checkpoint than step {start.step}, which it leaves.",
             )
-        here, packed, row, segments = start, None, None, 0
+        here, row, segments = start, None, 0
+        opened: _Open | None = None
         for row in self._rows():
             if row.id is None:
                 break  # no step of its own yet
             if row.segment is not None:
                 segments += 1
-                packed = self._segment(row, packed, here)
-            here = self._step(row, packed, here)
-            if packed is not None and here.step == packed.last:
-                if not hmac.compare_digest(packed.after, here.mac):
-                    raise Bad(Segment, packed.id, "It ends with another MAC.")
-                packed = None
+                opened = self._segment(row, opened, here)
+            here = self._step(row, opened, here)
+            if opened is not None and here.step == opened.packed.last:
+                if not hmac.compare_digest(opened.packed.after, here.mac):
+                    raise Bad(Segment, opened.id, "It ends with another MAC.")
+                opened = None
             self._seen.steps += 1
             yield here
         assert row is not None  # the branch's row is there, with steps or without
         self._head(row, here)
-        if packed is not None:
-            raise Bad(Segment, packed.id, f"Its step {packed.last} has no row.")
+        if opened is not None:
+            raise Bad(Segment, opened.id, f"Its step {opened.packed.last} has no row.")
         if segments != row.segments:
             raise Bad(
                 Branch,
@@ -180,7 +180,7 @@ class _Branch:
                 for row in rows:
                     yield SimpleNamespace(**dict(zip(_NAMES, row, strict=True)))
 
-    def _step(self, row: Any, packed: _Packed | None, before: Place) -> Place:
+    def _step(self, row: Any, opened: _Open | None, before: Place) -> Place:
         number = before.step + 1
         if row.step != number:
             raise Bad(
@@ -194,14 +194,12 @@ class _Branch:
             raise Bad(
                 Checkpoint, row.id, f"Step {number} names another step before it."
             )
-        expected = chain.link(
+        expected = link(
             self._secrets.mac,
             before.mac,
-            branch=self._branch.pk,
-            step=number,
+            row,
             parent=before.id,
-            metadata=metadata(row.id, row.kind, row.schema_version, row),
-            operations=self._plain(row, packed),
+            plain=self._plain(row, opened),
         )
         if not hmac.compare_digest(bytes(row.state_mac), expected):
             raise Bad(
@@ -213,18 +211,18 @@ class _Branch:
         _require_time(row.id, row.created_at, number)
         return Place(row.id, number, expected)
 
-    def _plain(self, row: Any, packed: _Packed | None) -> bytes:
-        if packed is not None:
+    def _plain(self, row: Any, opened: _Open | None) -> bytes:
+        if opened is not None:
             if row.record is not None:
                 raise Bad(
                     CheckpointDelta, row.id, f"Step {row.step} is in a segment, too."
                 )
-            if packed.ids[row.step - packed.first] != row.id:
+            if opened.packed.id_at(row.step) != row.id:
                 raise Bad(
-                    Segment, packed.id, f"It has another checkpoint as step {row.step}."
+                    Segment, opened.id, f"It has another checkpoint as step {row.step}."
                 )
-            plain: bytes = packed.plains[row.step - packed.first]
-            return plain
+            at: int = row.step - opened.packed.first
+            return opened.plains[at]
         if row.record is None:
             raise Bad(
                 Checkpoint,
@@ -243,8 +241,37 @@ class _Branch:
         )
         return self._open(CheckpointDelta, row.id, row.data_key, row.record, place)
 
-    def _segment(self, row: Any, packed: _Packed | None, before: Place) -> _Packed:
-        raise Bad(Segment, row.segment, "This version reads no segments.")
+    def _segment(self, row: Any, before: _Open | None, here: Place) -> _Open:
+        """The segment that begins with this row's step, opened."""
+
+        def bad(problem: str) -> Bad:
+            return Bad(Segment, row.segment, problem)
+
+        if before is not None:
+            raise bad(f"It begins at step {row.step}, which another one holds.")
+        if row.segment_workspace != self._thread.workspace_id:
+            raise bad("It stands in another workspace.")
+        place = segment_context(
+            self._thread.workspace_id, self._thread.pk, row.segment, row.step
+        )
+        plain = self._open(
+            Segment, row.segment, row.segment_key, row.segment_record, place
+        )
+        try:
+            packed = segment.unpack(plain)
+            packed.texts(packed.last)
+        except BrokenChain as error:
+            raise bad(str(error)) from None
+        if (packed.branch, packed.first, packed.last) != (
+            self._branch.pk,
+            row.step,
+            row.last_step,
+        ):
+            raise bad("It holds other steps than its row says.")
+        if packed.parent != here.id or not hmac.compare_digest(packed.before, here.mac):
+            raise bad(f"It does not go on from step {here.step}.")
+        self._seen.segments += 1
+        return _Open(row.segment, packed, packed.plains)
 
     def _open(
         self,
@@ -287,10 +314,7 @@ def _require_time(id: UUID, stored: datetime, step: int) -> None:
         )
 
 
-_OF_STEP = (
-    *("id", "workspace_id", "parent_id", "step", "kind", "schema_version"),
-    *("data_key", "state_mac", "created_at", *META_COLUMNS),
-)
+_OF_STEP = ("workspace_id", *COLUMNS)
 _NAMES = (
     *("head_id", "head_step", "head_mac", "segments", *_OF_STEP),
     *("record", "delta_in_place"),

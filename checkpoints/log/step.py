@@ -22,8 +22,6 @@ from checkpoints.pure.ops import Op
 _DELTA = f"{CheckpointDelta._meta.label_lower}.record"
 _SEGMENT = f"{Segment._meta.label_lower}.record"
 
-STEP_SCHEMA = 1  # of the sealed text and of the metadata below
-
 _TEXT_LENGTH = 100  # characters; what the columns hold
 _COST_PLACES = Decimal("0.000001")  # dollars; what the column holds
 
@@ -76,6 +74,7 @@ class NewStep:
     label: str = field(repr=False)
     meta: StepMeta = field(default_factory=StepMeta)
     context: dict[str, Any] | None = field(default=None, repr=False)
+    schema_version: int | None = None  # of the state after it; None: as before it
     id: UUID = field(default_factory=uuid7)
 
     def plain(self) -> bytes:

@@ -14,6 +14,7 @@ from checkpoints.keys import hierarchy
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.models import Branch, Checkpoint, Group, Thread, Workspace
 from checkpoints.pure import ops as operations
+from checkpoints.pure import schema
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op
 
@@ -66,6 +67,7 @@ def create_thread(
                     ops=[operations.reset(state)],
                     label=label,
                     meta=StepMeta(actor_id=actor_id),
+                    schema_version=schema.version(state),
                 ),
             )
     except IntegrityError:

@@ -2,7 +2,7 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens. What is named is the first bad row of a thread; the next thread is looked
+column opens, and every blob is in its store. What is named is the first bad row of a thread; the next thread is looked
 at all the same. Nothing that was opened leaves this module.
 
 A database that was put back whole to an earlier time is all right by this. Only an
@@ -21,7 +21,7 @@ from django.apps import apps
 from django.db import transaction
 from django.db.models import Model
 
-from checkpoints import gate
+from checkpoints import blobs, gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
 from checkpoints.errors import CheckpointsError
 from checkpoints.gate import Pass
@@ -29,6 +29,7 @@ from checkpoints.keys import hierarchy
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
 from checkpoints.models import (
+    Blob,
     CheckpointDelta,
     DataKey,
     Deletion,
@@ -70,6 +71,7 @@ class Tally(Seen):
 
     threads: int = 0
     keys: int = 0
+    blobs: int = 0
     records: int = 0  # sealed columns, beside deltas and segments
     shredded: int = 0  # threads whose keys were destroyed: nothing of them opens
     pruned: int = 0  # threads whose content went, by the deletion journal
@@ -163,6 +165,8 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     secrets = _thread_keys(thread, tally)
     if secrets is None:
         tally.shredded = 1
+        for model, columns in _sealed(of_thread=True, outliving=True):
+            _columns(opened, model, columns, {"thread_id": thread.pk}, tally)
         return tally
     if thread.pruned_at is None:
         links.check(thread, secrets, tally)
@@ -172,11 +176,18 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
         raise Bad(
             Thread,
             thread.pk,
-            "It says that its content was removed; the deletion journal does not.",
+            "It says that its content was removed; the deletion journal does not."
+            " All is well if it is being restored just now.",
         )
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
+    for blob in Blob.objects.filter(thread=thread).order_by("pk").iterator():
+        try:
+            blobs.read(opened, blob)
+        except CheckpointsError as error:
+            raise Bad(Blob, blob.pk, str(error)) from None
+        tally.blobs += 1
     return tally
 
 
@@ -235,14 +246,19 @@ def _unwrapped(row: DataKey | WorkspaceKey, tally: Tally) -> envelope.DataKey:
     return key
 
 
-def _sealed(*, of_thread: bool) -> Iterator[tuple[type[Model], list[str]]]:
-    """Every model with sealed columns that belongs to a thread, or to none."""
+def _sealed(
+    *, of_thread: bool, outliving: bool = False
+) -> Iterator[tuple[type[Model], list[str]]]:
+    """Every model with sealed columns that belongs to a thread, or to none.
+
+    `outliving`: only columns that can be opened when the thread's keys are gone.
+    """
     for model in apps.get_models():
         named = {column.name for column in model._meta.concrete_fields}
         columns = [
             column.name
             for column in model._meta.concrete_fields
-            if isinstance(column, SealedField)
+            if isinstance(column, SealedField) and (column.outlives or not outliving)
         ]
         if (
             columns

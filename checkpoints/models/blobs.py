@@ -41,3 +41,20 @@ class Blob(models.Model):
 
     def __str__(self) -> str:
         return f"blob {short(self.pk)}"
+
+
+class StoreMark(models.Model):
+    """By which mark this database knows its blob store; a row for each kind of store.
+
+    So a directory that another machine happens to have under the same path is not taken
+    for it (`stores/mark.py`).
+    """
+
+    kind = models.CharField(primary_key=True, max_length=20, help_text="local, s3")
+    mark = models.UUIDField()
+    claimed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When a store first had the mark."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.kind} store {short(self.mark)}"

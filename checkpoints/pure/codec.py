@@ -42,20 +42,20 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _Place = tuple["_Place", str | int] | None
 
 
-def canonical(value: object) -> bytes:
+def canonical(value: object, *, most: int = MAX_BYTES) -> bytes:
     """The one form in which this value is stored, hashed and compared.
 
-    Raises NotStorable when it is not plain JSON.
+    Raises NotStorable when it is not plain JSON, or takes more than `most` bytes.
     """
-    has_floats = _check_structure(value)
+    has_floats = check_structure(value)
     # The same bytes, ten times as fast; but orjson writes 1e16 where Python has 1e+16.
     data = (
         _encoder.encode(value).encode()
         if has_floats
         else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     )
-    if len(data) > MAX_BYTES:
-        _too_large()
+    if len(data) > most:
+        _too_large(most)
     return data
 
 
@@ -130,8 +130,11 @@ def load_strict(text: str) -> Any:
     return value
 
 
-def _check_structure(root: object) -> bool:
-    """Whether there are floats in it. Raises NotStorable."""
+def check_structure(root: object) -> bool:
+    """Whether there are floats in it. Raises NotStorable where it is no plain JSON.
+
+    Long texts count for nothing here.
+    """
     has_floats = False
     # What is left of MAX_BYTES, counting brackets, commas and empty keys only: enough
     # to stop at a small value that holds itself so often that its text is huge.
@@ -240,10 +243,10 @@ def _clean(value: Any, place: _Place, depth: int, flagged: list[str]) -> Any:
     return value
 
 
-def _too_large() -> Never:
+def _too_large(most: int = MAX_BYTES) -> Never:
     raise NotStorable(
         "$",
-        f"is larger than {MAX_BYTES // 1024**2} MB",
+        f"is larger than {most // 1024**2} MB",
         "store large values as blobs",
     )
 

@@ -18,10 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpoints.errors import FutureSchema, MissingMigration
-from checkpoints.pure.codec import State
+from checkpoints.errors import (
+    FutureSchema,
+    MigrationFailed,
+    MissingMigration,
+    NotStorable,
+)
+from checkpoints.pure.codec import State, canonical, parse
 
 SCHEMA_VERSION = 1  # of the built-in agent's state
+MAX_VERSION = 32_767  # what the column of a step holds
 KEY = "_schema"
 
 Migration = Callable[[State], State]
@@ -32,6 +38,14 @@ class Migrations:
 
     def __init__(self) -> None:
         self._from: dict[int, Migration] = {}
+
+    def __repr__(self) -> str:
+        return f"Migrations(from {self.versions or 'none'})"
+
+    @property
+    def versions(self) -> list[int]:
+        """Those that a migration starts from."""
+        return sorted(self._from)
 
     def add(self, *, from_version: int) -> Callable[[Migration], Migration]:
         def register(function: Migration) -> Migration:
@@ -55,7 +69,9 @@ NONE = Migrations()
 def version(state: State) -> int:
     """The version that this state says it has. State without one has version 1."""
     found = state.get(KEY, 1)
-    return found if type(found) is int and found >= 1 else 1
+    if type(found) is not int or found < 1:
+        return 1
+    return min(found, MAX_VERSION)
 
 
 def migrate(
@@ -63,12 +79,34 @@ def migrate(
 ) -> State:
     """The state as version `to` has it; the same object where it is that already.
 
-    A migration must return a new state; what it was given belongs to history.
-    Raises FutureSchema and MissingMigration.
+    A migration works on a copy: what was read belongs to history. Raises FutureSchema,
+    MissingMigration, and MigrationFailed when one raises or returns what is no state.
     """
     found = version(state)
-    if found > to:
-        raise FutureSchema(found, to)
+    require_known(found, to)
     for step in range(found, to):
-        state = {**migrations.get(step)(state), KEY: step + 1}
+        state = {**_one(migrations.get(step), step, state), KEY: step + 1}
     return state
+
+
+def require_known(found: int, known: int) -> None:
+    """Raises FutureSchema when state of version `found` was written by newer code."""
+    if found > known:
+        raise FutureSchema(found, known)
+
+
+def _one(migration: Migration, step: int, state: State) -> State:
+    try:
+        made = migration(parse(canonical(state)))
+    except Exception as error:
+        # Somebody else's code, as a tool is. What it says may be state: only its class.
+        raise MigrationFailed(step, f"raised {type(error).__name__}") from error
+    if type(made) is not dict:
+        raise MigrationFailed(step, f"returned {type(made).__name__}, not a state")
+    try:
+        canonical(made)
+    except NotStorable as error:
+        raise MigrationFailed(
+            step, f"returned what cannot be stored: {error.path} {error.found}"
+        ) from None
+    return made

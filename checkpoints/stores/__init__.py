@@ -55,7 +55,7 @@ class Store(Protocol):
         """Names that begin so, of objects at least this old; what a crash left, too."""
 
     def check(self) -> None:
-        """Write, read and delete a small object. Raises what they raise."""
+        """Write, read and delete a megabyte. Raises what they raise."""
 
 
 def configured() -> Store:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from checkpoints.errors import MissingObject, StoreFull, StoreUnavailable
-from checkpoints.stores.names import check_size, checked
+from checkpoints.stores.names import PROBE, check_size, checked, is_name
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -63,7 +63,6 @@ class LocalStore:
                 check_size(path.stat().st_size)
                 return path.read_bytes()
             except FileNotFoundError:
-                self._require_root()
                 raise MissingObject(
                     f"The object {name} is not in {self.where}."
                 ) from None
@@ -83,17 +82,20 @@ class LocalStore:
     ) -> Iterator[str]:
         latest = time.time() - older_than.total_seconds()
         with self._troubles():
-            for folder, folders, files in os.walk(self._root):
+            # From the folder that the prefix names: the rest need not be looked at.
+            top = self._root / prefix.rpartition("/")[0]
+            for folder, folders, files in os.walk(top):
                 folders.sort()
                 for file in sorted(files):
                     path = Path(folder, file)
                     name = path.relative_to(self._root).as_posix()
-                    if name.startswith(prefix) and _is_older(path, latest):
+                    wanted = name.startswith(prefix) and is_name(name)
+                    if wanted and _is_older(path, latest):
                         yield name
 
     def check(self) -> None:
         name = f"check/{secrets.token_hex(20)}"
-        self.write(name, b"Holdpoint was here.")
+        self.write(name, bytes(PROBE))
         self.delete(name)
 
     def _path(self, name: str) -> Path:
@@ -107,13 +109,6 @@ class LocalStore:
             self._make(folder.parent)
         folder.mkdir(mode=0o700, parents=folder == self._root, exist_ok=True)
         _sync_folder(folder.parent)
-
-    def _require_root(self) -> None:
-        if not self._root.is_dir():
-            raise StoreUnavailable(
-                f"There is no directory {self._root} (BLOB_DIR). Mount it, or set"
-                " BLOB_DIR to where the objects are."
-            )
 
     @contextlib.contextmanager
     def _troubles(self) -> Iterator[None]:

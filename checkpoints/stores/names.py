@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_OBJECT = 512 * 1024 * 1024  # bytes; an object is in memory while it is handled
+PROBE = 1024 * 1024  # bytes; with room for so much, a store counts as not full
 MAX_NAME = 100  # characters; what the rows' column holds
 
 _NAME = re.compile(r"[a-z0-9]+(?:[-._/][a-z0-9]+)*\Z")
@@ -12,9 +13,13 @@ _NAME = re.compile(r"[a-z0-9]+(?:[-._/][a-z0-9]+)*\Z")
 
 def checked(name: str) -> str:
     """`name`, which leads nowhere else: no "..", no leading "/". Raises ValueError."""
-    if len(name) > MAX_NAME or not _NAME.match(name):
+    if not is_name(name):
         raise ValueError(f"{name[:MAX_NAME]!r} is not a name of an object.")
     return name
+
+
+def is_name(name: str) -> bool:
+    return len(name) <= MAX_NAME and bool(_NAME.match(name))
 
 
 def check_size(size: int) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from checkpoints.errors import MissingObject, StoreFull, StoreUnavailable
-from checkpoints.stores.names import check_size, checked
+from checkpoints.stores.names import PROBE, check_size, checked
 
 CONNECT_SECONDS, READ_SECONDS, TRIES = 5, 60, 3
 
@@ -86,7 +86,7 @@ class S3Store:
 
     def check(self) -> None:
         name = f"check/{secrets.token_hex(20)}"
-        self.write(name, b"Holdpoint was here.")
+        self.write(name, bytes(PROBE))
         self.delete(name)
 
     def _key(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -39,9 +40,17 @@ def use_s3(s3_server, settings, monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture(params=["local", "s3"])
-def store(request: pytest.FixtureRequest, settings, tmp_path) -> stores.Store:
+def store(request: pytest.FixtureRequest) -> stores.Store:
     """The configured store, of each kind."""
-    settings.BLOB_DIR = tmp_path / "blobs"
     if request.param == "s3":
         request.getfixturevalue("use_s3")
     return stores.configured()
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file of this process may grow beyond 64 KB, as if the disk were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

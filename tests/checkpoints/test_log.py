@@ -121,9 +121,9 @@ def test_a_step_is_one_statement_and_so_is_reading(
     make_thread, alice, history, django_assert_num_queries
 ):
     branch = make_thread()
-    step = message("one")
+    step, at = message("one"), writer(branch)
     with django_assert_num_queries(1):
-        commit(writer(branch), step)
+        commit(at, step)
     branch.refresh_from_db()
     pass_ = gate.admit(alice, purpose="test", threads=[branch.thread])
     with django_assert_num_queries(1):

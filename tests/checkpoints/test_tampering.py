@@ -192,7 +192,9 @@ def test_a_branch_given_to_another_thread_does_not_open(branch, untouched, histo
             [untouched.thread_id, branch.pk],
         )
     moved = Branch.objects.unscoped(Reason.TEST).get(pk=branch.pk)
-    with pytest.raises(DecryptionError, match="Step 0"):
+    with pytest.raises(
+        DecryptionError, match=r"Step \d of branch .* names a key of another"
+    ):
         history(moved)
 
 

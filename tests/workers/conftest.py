@@ -170,6 +170,7 @@ def workers(transactional_db, server, settings, tmp_path) -> Iterator[Workers]:
             **os.environ,
             "DATABASE_URL": f"postgresql://{who}@{where}/{database['NAME']}{query}",
             "REDIS_URL": settings.REDIS_URL,
+            "BLOB_DIR": str(settings.BLOB_DIR),
             "HOLDPOINT_APPS": "tests.workers.desk",
             "OPENAI_BASE_URL": server.base_url,
             "OPENAI_API_KEY": server.api_key,

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.http import Http404
 
 from agents.models import ToolCall
+from agents.pages.damage import DAMAGE
 from agents.pages.thread.cards import card, message_id, messages, pretty, unchanged
 from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import DiffView, diff_view
@@ -17,6 +18,7 @@ from agents.pages.thread.effects import call_views
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
+from agents.pages.thread.versions import neighbours, shown
 from checkpoints.log.hydrate import History, StepRecord, read
 from checkpoints.pure.blame import blame
 from checkpoints.pure.codec import State
@@ -38,7 +40,7 @@ def inspect(
     assert history is not None  # the caller shows the sealed view instead
     match place.tab:
         case "state":
-            return _state(history, at, query)
+            return _state(subject, history, at, query)
         case "messages":
             return _messages(subject, history, at)
         case "context":
@@ -51,10 +53,15 @@ def inspect(
 
 
 def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[str, Any]:
-    base = _base(subject, history, place.base)
+    note = ""
+    try:
+        base = _base(subject, history, place.base)
+    except DAMAGE as damage:  # of another branch: this one can be looked at
+        base, note = None, f"The step to compare with cannot be opened. {damage}"
     if base is not None:
         base_step, base_label, before = base
-        after = history.state_at(at.step)
+        view = shown(subject.agent, before, history.state_at(at.step))
+        (before, after), note = view.states, view.note
     else:
         base_step, base_label = at.step - 1, ""
         before, after = _neighbours(history, at.step)
@@ -63,6 +70,7 @@ def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[st
         "base_step": base_step,
         "base_label": base_label,
         "chosen_base": base is not None,
+        "note": note,
         "split": place.split,
     }
 
@@ -107,25 +115,27 @@ def _neighbours(history: History, step: int) -> tuple[State, State]:
     return before, after
 
 
-def _state(history: History, at: Step, query: str) -> dict[str, Any]:
-    before, after = _neighbours(history, at.step)
+def _state(subject: Subject, history: History, at: Step, query: str) -> dict[str, Any]:
+    view = neighbours(subject.agent, *_neighbours(history, at.step))
+    before, after = view.states
     # Everything is new at the first step; saying so everywhere would say nothing.
     changes = compare(before, after) if at.step else []
     changed = {c.path: _was(c) for c in changes if c.kind != "removed"}
-    shown: Any = after
+    tree: Any = after
     cut = 0
     if query:
-        shown = matches(after, query.casefold())
+        tree = matches(after, query.casefold())
     elif leaves(after) > MOST_LEAVES and len(messages(after)) > TAIL:
         cut = len(messages(after)) - TAIL
         tail = {str(n): m for n, m in enumerate(messages(after)) if n >= cut}
-        shown = {**after, "messages": tail}
+        tree = {**after, "messages": tail}
     return {
-        "state": shown,
+        "state": tree,
         "changed": changed,
         "query": query,
-        "found": leaves(shown) if query and shown is not None else 0,
+        "found": leaves(tree) if query and tree is not None else 0,
         "cut": cut,
+        "note": view.note,
     }
 
 
@@ -157,7 +167,8 @@ def _was(change: Change) -> str:
 
 
 def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
-    before, after = _neighbours(history, at.step)
+    view = neighbours(subject.agent, *_neighbours(history, at.step))
+    before, after = view.states
     old, new = messages(before), messages(after)
     same = unchanged(old, new) if at.step else 0
     steps = _steps_of_messages(history.records[: at.step + 1])
@@ -178,6 +189,7 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
         "cut": first,
         "gone": max(0, len(old) - same),
         "system": system if isinstance(system, str) else "",
+        "note": view.note,
     }
 
 
@@ -228,6 +240,7 @@ def _raw(history: History, at: Step) -> dict[str, Any]:
         "step": record.step,
         "kind": record.kind,
         "status": record.status,
+        "schema_version": record.schema_version,
         "name": record.name,
         "label": record.label,
         "created_at": record.created_at.isoformat(),

@@ -61,10 +61,11 @@ def actions(subject: Subject) -> Actions:
     principal, run = subject.principal, subject.run
     if not principal.may_operate or subject.sealed:
         return Actions(False, None, None, "" if subject.sealed else VIEWER)
+    newer = subject.newer
     return Actions(
         fork=True,
         cancel=run if run and run.is_live and not run.cancel_requested else None,
-        retry=run if run and run.status in RETRIED else None,
+        retry=run if run and run.status in RETRIED and not newer else None,
     )
 
 
@@ -74,6 +75,8 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
         return None
     if not subject.principal.may_operate:
         return Composer(False, VIEWER)
+    if (newer := subject.newer) is not None:
+        return Composer(False, str(newer))
     run = subject.run
     if not subject.runs:
         return _first(subject)

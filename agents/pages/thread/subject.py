@@ -22,9 +22,10 @@ from agents.models import Run, ToolCall
 from agents.pages.damage import DAMAGE, open_each
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.steps import Step, has_failed
+from agents.tools import Agent, registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
-from checkpoints.errors import CheckpointsError
+from checkpoints.errors import CheckpointsError, FutureSchema
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.log.hydrate import History, read
@@ -100,6 +101,28 @@ class Subject:
     def run(self) -> Run | None:
         """The newest run of the branch that is shown."""
         return newest_run(self.runs, self.branch.pk)
+
+    @property
+    def agent(self) -> Agent | None:
+        """The agent that last worked here; None: nobody did, or its code is gone."""
+        run = self.run or newest_run(self.runs)
+        name = run.agent_version.agent.name if run else ""
+        return registry.agent(name) if name in registry else None
+
+    def future(self, step: int) -> FutureSchema | None:
+        """Why nobody goes on from a step: newer code than this has written its state."""
+        agent, history = self.agent, self.history
+        if agent is None or history is None or step < 0:
+            return None
+        found = history.record(step).schema_version
+        if found <= agent.schema_version:
+            return None
+        return FutureSchema(found, agent.schema_version)
+
+    @property
+    def newer(self) -> FutureSchema | None:
+        """As `future`, for the branch's head."""
+        return self.future(self.branch.head_step)
 
     @property
     def lines(self) -> list[Line]:

@@ -17,6 +17,11 @@ MEANS = {
     "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "
     "it acts for you.",
     "tool_broke": "A tool failed each time it was tried. Retry once it works again.",
+    "future_schema": "The state was written by a newer version of the agent. Retry once "
+    "that is deployed here.",
+    "missing_migration": "The agent's code does not know how to read state this old.",
+    "migration_failed": "The agent's code could not bring older state up to date. Retry "
+    "once it is repaired.",
     "cancelled": "A person cancelled the run.",
 }
 

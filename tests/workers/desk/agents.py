@@ -9,6 +9,7 @@ import json
 import os
 import time
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -23,6 +24,7 @@ from agents.tools import (
     tool,
 )
 from agents.tools.declare import ask
+from checkpoints.pure.schema import Migrations
 
 
 def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -67,6 +69,41 @@ def look(what: str) -> str:
     return f"{what} is fine"
 
 
+def _pages(size: int) -> str:
+    """So many characters that say something different everywhere."""
+    words = (sha256(str(n).encode()).hexdigest() for n in range(size // 64 + 1))
+    return f"It begins. {''.join(words)}"[:size]
+
+
+@tool(effect="read", title="Fetch {size}")
+def fetch(size: int) -> str:
+    """Fetch a long text."""
+    return _pages(size)
+
+
+@tool(effect="external", title="Order {size}", approve=never)
+def order(size: int, *, key: IdempotencyKey, ctx: ToolContext) -> str:
+    """What must not happen twice, with a long answer."""
+    _post("orders", key, {"size": size})
+    ctx.put("vars", "ordered", size)
+    return _pages(size)
+
+
+@tool(effect="external", title="Order a number", approve=never)
+def misorder(*, key: IdempotencyKey) -> float:
+    """An effect whose answer is no JSON."""
+    _post("orders", key, {})
+    return float("nan")
+
+
+@tool(effect="write", idempotent=True, title="Note {size}", approve=never)
+def note(size: int, *, ctx: ToolContext) -> str:
+    """Remember a long text, and say how long the last one was."""
+    before = ctx.get("vars").get("note", "")
+    ctx.put("vars", "note", _pages(size))
+    return f"had {len(before)}"
+
+
 @tool(effect="read", title="Wait {seconds} s")
 def wait(seconds: float) -> str:
     """Take a while."""
@@ -103,7 +140,57 @@ desk = register(
         "test-desk",
         model="scripted",
         system="You book what you are asked for.",
-        tools=[book, send, hold, look, wait, explode, complain, give_up, question],
+        tools=[
+            book,
+            send,
+            hold,
+            look,
+            wait,
+            explode,
+            complain,
+            give_up,
+            question,
+            fetch,
+            order,
+            misorder,
+            note,
+        ],
         seed=7,
+    )
+)
+
+
+migrations = Migrations()
+
+
+@migrations.add(from_version=1)
+def name_the_traveller(state: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 keeps the traveller apart."""
+    facts = dict(state["facts"])
+    return {**state, "traveller": {"name": facts.pop("name", "")}, "facts": facts}
+
+
+@migrations.add(from_version=2)
+def note_the_goal(state: dict[str, Any]) -> Any:
+    """Version 3 knows the goal as a fact; and some states break it."""
+    match state["facts"].get("breaks by"):
+        case "raising":
+            raise KeyError(state["goal"])
+        case "a date":
+            return {**state, "facts": {"at": time.gmtime}}
+        case "a list":
+            return [state]
+    state["facts"]["goal"] = state["goal"]  # a copy: history stays as it is
+    return state
+
+
+scribe = register(
+    Agent(
+        "test-scribe",
+        model="scripted",
+        system="You write things down.",
+        tools=[look, book],
+        schema_version=3,
+        migrations=migrations,
     )
 )
