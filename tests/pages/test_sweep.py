@@ -104,6 +104,10 @@ def operator(person: Person) -> bool:
     return person.operates
 
 
+def admin(person: Person) -> bool:
+    return person.role is Role.ADMIN
+
+
 def approver(person: Person) -> bool:
     return person.decides
 
@@ -205,6 +209,12 @@ ROUTES = {
     "agents:audit_csv": Route(may_get=auditing),
     "agents:audit_verifier": Route(may_get=auditing),
     "agents:audit_verify": Route(get=False, send=no_ids, may_post=auditing),
+    "agents:retention": Route(
+        send=lambda things: {"do": "run"}, may_get=admin, may_post=admin
+    ),
+    "agents:thread_retention": Route(
+        of_thread, send=lambda things: {"do": "pin"}, may_post=operator
+    ),
     "agents:preferences": Route(
         get=False, send=lambda things: {"theme": "dark"}, public=True
     ),
