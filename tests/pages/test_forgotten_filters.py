@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from django.db import ProgrammingError, connection
+from django.db import ProgrammingError, connection, transaction
+from django.test import Client
 
 from checkpoints import access
 from checkpoints.access import Reason
@@ -59,7 +60,7 @@ def test_a_page_that_did_not_ask_who_is_there_shows_nothing(
     ours, theirs, alice, browser, settings
 ):
     settings.ROOT_URLCONF = "tests.pages.forgetful"
-    for client in (sweep.Client(), browser(alice)):
+    for client in (Client(), browser(alice)):
         assert not any(client.get("/of_nobody").json().values())
 
 
@@ -137,7 +138,7 @@ class TestOneConnection:
         with acting_as(DatabaseRole.WEB):
             enter(alice.workspace_id)
             assert told() == ["holdpoint_web", str(alice.workspace_id)]
-            with sweep.transaction.atomic():
+            with transaction.atomic():
                 assert told() == ["holdpoint_web", str(alice.workspace_id)]
         assert told() == before
         # As PostgreSQL has it, without us in between.

@@ -17,8 +17,8 @@ from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
 from checkpoints.log.append import writer
 from checkpoints.models import Branch, Checkpoint, ThreadInput
-from tests.workers.conftest import kinds, pending
 from tests.conftest import as_owner
+from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
