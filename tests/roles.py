@@ -20,6 +20,7 @@ def as_role(env: dict[str, str], role: DatabaseRole) -> dict[str, str]:
     The embedded server trusts its socket. One that wants a password has none for the
     role: then the process takes its role, as it does where only DATABASE_URL is given.
     """
+    env = {k: v for k, v in env.items() if k not in VARIABLES.values()}
     owners = urlsplit(env["DATABASE_URL"])
     host = owners.netloc.rpartition("@")[2]
     own = urlunsplit(owners._replace(netloc=f"{quote(role.in_postgres)}@{host}"))
