@@ -25,6 +25,7 @@ from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.log.hydrate import read
 from checkpoints.models import Branch, Checkpoint, Membership, Thread
+from tests.conftest import as_owner
 from tests.workers import leaks
 from tests.workers.conftest import wait_until
 from tests.workers.web import Visitor, web
@@ -63,7 +64,8 @@ def visitor(workers, alice, tmp_path) -> Iterator[Visitor]:
     """Alice, at a web process that says as much as it can be made to say."""
     # As the web process, which is not a test, hashes it.
     password = make_password("alice", hasher=PBKDF2PasswordHasher())
-    User.objects.filter(pk=alice.user_id).update(password=password)
+    with as_owner():
+        User.objects.filter(pk=alice.user_id).update(password=password)
     workers.env["LOG_LEVEL"] = workers.web_env["LOG_LEVEL"] = "DEBUG"
     with web(workers.web_env, tmp_path / "web.log") as address:
         person = Visitor(address)
