@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError, connection
 
+from checkpoints.blobs.care import sweep_some
 from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Duty:
 
 DUTIES: tuple[Duty, ...] = (
     Duty("pack", timedelta(seconds=1), Backlog().turn, alone=False),
+    Duty("orphans", timedelta(minutes=1), sweep_some),
 )
 
 

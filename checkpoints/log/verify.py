@@ -23,12 +23,14 @@ from django.db.models import Model
 
 from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
+from checkpoints.blobs.care import verify_of_thread
 from checkpoints.errors import CheckpointsError
 from checkpoints.gate import Pass
 from checkpoints.keys import hierarchy
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
 from checkpoints.models import (
+    Blob,
     CheckpointDelta,
     DataKey,
     Deletion,
@@ -180,6 +182,8 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
+    for blob, problem in verify_of_thread(opened, thread):
+        raise Bad(Blob, blob, problem)
     return tally
 
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseError
+from django.db import connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
+from checkpoints import stores
+from checkpoints.errors import StoreUnavailable, WrongStore
+from checkpoints.stores.mark import require_same
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -25,4 +33,18 @@ class Command(BaseCommand):
     def handle(self, *args: Any, pool: int, **options: Any) -> None:
         if pool < 1:
             raise CommandError(f"--pool {pool} must be 1 or more.")
+        self._look_at_the_store()
         Pool(pool, runner.work).run()
+
+    def _look_at_the_store(self) -> None:
+        """Refuse to work beside a blob store that is not the others'."""
+        try:
+            require_same(stores.configured())
+        except WrongStore as error:
+            raise CommandError(str(error)) from error
+        except StoreUnavailable as error:
+            # It may come back. Runs that need it pause until then.
+            logger.warning("the blob store does not answer: %s", error)
+        except DatabaseError:
+            pass  # it may come back, too; the workers wait for it
+        connections.close_all()  # the workers are forked
