@@ -71,7 +71,7 @@ def test_a_turn_looks_at_one_part(blob, blob_dir, monkeypatch):
     for name in orphans:
         store.write(name, b"x")
     age(blob_dir)
-    monkeypatch.setattr(care.secrets, "token_hex", lambda size: "aa")
+    monkeypatch.setattr("secrets.token_hex", lambda size: "aa")
     assert care.sweep_some() == care.Swept(1, 1)
     assert set(store.names("blob/")) == {blob.object_name, "blob/bb/bb1"}
 
