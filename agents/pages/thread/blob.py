@@ -15,7 +15,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from agents.pages.chips import IMAGES, MOST_SHOWN, chip_of
-from agents.pages.damage import DAMAGE, open_each
+from agents.pages.damage import GONE, open_each
 from agents.pages.principal import MemberRequest, member
 from checkpoints import blobs, gate
 from checkpoints.errors import CheckpointsError, MissingObject, StoreUnavailable
@@ -25,7 +25,6 @@ from checkpoints.models import Blob
 from checkpoints.pure import refs
 
 MOST_TEXT = 200_000  # characters that a page shows
-GONE = (*DAMAGE, MissingObject, StoreUnavailable)
 POLICY = "default-src 'none'; sandbox; frame-ancestors 'none'"
 SUFFIXES = {
     "application/json": "json",
