@@ -203,15 +203,12 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        history = hydrate.read(self._opener, held.branch)
-        self._state = history.state_at(held.branch.head_step)
-        inherited = {
-            record.id
-            for record in history.records
-            if record.branch_id != held.branch.pk
-        }
-        self._keys = engine.keys_on(held.branch.pk, inherited)
-        known = {record.id for record in history.records}
+        opened = hydrate.open_at(self._opener, held.branch)
+        self._state = opened.state
+        checkpoints = opened.checkpoints()
+        known = set().union(*checkpoints.values())
+        own = checkpoints.get(held.branch.pk, set())
+        self._keys = engine.keys_on(held.branch.pk, known - own)
         self._ledger = Ledger(held, known=known)
         contents = Contents(self._opener, held.run.thread_id)
         self._effects = Effects(held, self._opener, self._ledger, contents)

@@ -183,8 +183,8 @@ def fork_run(
         threads=[checkpoint.thread],
         steps=str(checkpoint.step),
     )
-    history = hydrate.read(seen, checkpoint.branch, to_step=checkpoint.step)
-    ops, label = edit_ops(history.state_at(checkpoint.step), edits)
+    state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    ops, label = edit_ops(state, edits)
     with transaction.atomic():
         branch = threads.fork(
             checkpoint,

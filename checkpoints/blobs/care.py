@@ -1,4 +1,4 @@
-"""Looking after blobs: rows without an object are named, objects without a row removed.
+"""Looking after blobs: objects without a row are removed.
 
 An object comes before its row, so a crash leaves objects at worst. One that is a day
 old belongs to no transaction that is still open: if it has no row by then, it gets none.
@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from uuid import UUID
 
-from checkpoints import blobs, stores
+from checkpoints import stores
 from checkpoints.access import Reason
-from checkpoints.errors import CheckpointsError, StoreUnavailable
-from checkpoints.gate import Pass
-from checkpoints.models import Blob, Thread
+from checkpoints.models import Blob
 from checkpoints.stores.mark import require_same
 
 PREFIX = "blob/"
@@ -63,19 +60,3 @@ def sweep_some() -> Swept:
     Done once a minute, every part has had its turn within a day.
     """
     return sum(sweep(f"{PREFIX}{secrets.token_hex(1)}/"), Swept())
-
-
-def verify_of_thread(pass_: Pass, thread: Thread) -> Iterator[tuple[UUID, str]]:
-    """The thread's blobs that are not as they were stored: the row's id, and why.
-
-    Raises StoreUnavailable: a store that is away says nothing about what is in it.
-    """
-    for blob in (
-        Blob.objects.unscoped(Reason.COMMAND).filter(thread=thread).order_by("pk")
-    ):
-        try:
-            blobs.read(pass_, blob)
-        except StoreUnavailable:
-            raise
-        except CheckpointsError as error:
-            yield blob.pk, str(error)

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
-from checkpoints.log import line, verified
-from checkpoints.log.record import StepRecord, StepRow
+from checkpoints.log import content, line, verified
+from checkpoints.log.record import StepRecord, StepRow, step_record
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
@@ -82,21 +82,13 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     """The branch's history up to `to_step` (its head, when None), in one statement.
 
     Raises NotPermitted for a thread that the pass was not made for, StepNotFound when
-    the branch has no such step, Shredded, DecryptionError when a step's operations do
+    the branch has no such step, Pruned, Shredded, DecryptionError when a step's operations do
     not open, and BrokenChain when a step does not follow from the one before it; the
     last two name the step.
     """
     found = _contents(pass_, branch, to_step=to_step, rows_from=0)
     return History(
-        [
-            StepRecord(
-                **vars(found.rows[step]),
-                label=text["label"],
-                ops=text["ops"],
-                context=text["context"],
-            )
-            for step, text in enumerate(found.texts)
-        ]
+        [step_record(found.rows[step], text) for step, text in enumerate(found.texts)]
     )
 
 
@@ -163,4 +155,6 @@ def _contents(
     pass_.require_thread(branch.thread_id)
     pass_.require_right()
     found = line.fetch(branch, to_step=to_step, rows_from=rows_from)
+    if not found.has_content:
+        content.require(branch.thread_id)
     return verified.contents(found, rows_from=rows_from)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import connection
-
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import StepNotFound
 from checkpoints.ids import short
-from checkpoints.log.record import COLUMNS, StepRow
+from checkpoints.log.record import COLUMNS, StepRow, step_row
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey, Segment
 
 
@@ -59,6 +58,13 @@ class Line:
     segments: list[SealedSegment]
     steps: list[SealedStep]
 
+    @property
+    def has_content(self) -> bool:
+        """False where all of it went: archived, or shredded."""
+        return bool(self.segments) or any(
+            step.record is not None for step in self.steps
+        )
+
 
 def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line:
     """The line of the branch up to `to_step` (its head, when None).
@@ -66,21 +72,19 @@ def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line
     Every step that has a delta comes with its row; from step `rows_from` on, so do the
     packed ones. Raises StepNotFound when the branch has no such step.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _FETCH,
-            {
-                "branch": branch.pk,
-                "thread": branch.thread_id,
-                "to_step": to_step,
-                "rows_from": rows_from,
-            },
-        )
-        found = cursor.fetchall()
+    statement = _FETCH if rows_from is None else _FETCH_ROWS
+    found = statement.execute(
+        {
+            "branch": branch.pk,
+            "thread": branch.thread_id,
+            "to_step": to_step,
+            "rows_from": rows_from,
+        }
+    ).fetchall()
     parts, segments, steps = [], [], []
     for what, until, alive, record, *columns in found:
         if what == _STEP:
-            steps.append(SealedStep(StepRow(*columns), alive, record))
+            steps.append(SealedStep(step_row(columns), alive, record))
             continue
         row = dict(zip(COLUMNS, columns, strict=True))
         if what == _SEGMENT:
@@ -128,17 +132,15 @@ def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line
 
 def rows(branch: Branch, *, first: int, last: int | None) -> list[StepRow]:
     """The rows of these steps of the branch's line, in step order; no content."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _ROWS,
-            {
-                "branch": branch.pk,
-                "thread": branch.thread_id,
-                "to_step": last,
-                "first": first,
-            },
-        )
-        return [StepRow(*row) for row in cursor.fetchall()]
+    found = _ROWS.execute(
+        {
+            "branch": branch.pk,
+            "thread": branch.thread_id,
+            "to_step": last,
+            "first": first,
+        }
+    )
+    return [step_row(row) for row in found.fetchall()]
 
 
 _STEP, _SEGMENT, _PART = range(3)
@@ -174,25 +176,21 @@ def _select(
 
 
 _STEP_COLUMNS = {name: f"c.{name}" for name in COLUMNS}
-_ROWS = f"""{_LINE}
-SELECT {", ".join(_STEP_COLUMNS.values())}
-FROM line JOIN {Checkpoint._meta.db_table} c {_OWN_STEPS}
-WHERE c.step >= %(first)s
-ORDER BY c.step
-"""  # noqa: S608
-_FETCH = f"""{_LINE}
+_UNPACKED = f"""
 {_select(_STEP, alive=f"c.data_key {_ALIVE}", record="d.record", **_STEP_COLUMNS)}
 FROM line
 JOIN {CheckpointDelta._meta.db_table} d {_OWN_STEPS.replace("c.", "d.")}
 JOIN {Checkpoint._meta.db_table} c ON c.id = d.checkpoint_id
-UNION ALL
+"""
+_PACKED_ROWS = f"""
 {_select(_STEP, alive="true", record="NULL", **_STEP_COLUMNS)}
 FROM line JOIN {Checkpoint._meta.db_table} c {_OWN_STEPS}
 WHERE c.step >= %(rows_from)s
   AND NOT EXISTS (
     SELECT FROM {CheckpointDelta._meta.db_table} d WHERE d.checkpoint_id = c.id
   )
-UNION ALL
+"""
+_SEGMENTS = f"""
 {
     _select(
         _SEGMENT,
@@ -207,7 +205,8 @@ UNION ALL
 }
 FROM line JOIN {Segment._meta.db_table} s
   ON s.thread_id = %(thread)s AND s.branch_id = line.id AND s.first_step <= line.last
-UNION ALL
+"""
+_PARTS = f"""
 {
     _select(
         _PART,
@@ -222,4 +221,18 @@ UNION ALL
     )
 }
 FROM line LEFT JOIN {Checkpoint._meta.db_table} f ON f.id = line.forked_from_id
-"""  # noqa: S608
+"""
+_ALL = " UNION ALL "
+_FETCH = Prepared(_LINE + _ALL.join((_UNPACKED, _SEGMENTS, _PARTS)), binary=True)
+_FETCH_ROWS = Prepared(
+    _LINE + _ALL.join((_UNPACKED, _PACKED_ROWS, _SEGMENTS, _PARTS)), binary=True
+)
+_ROWS = Prepared(
+    f"""{_LINE}
+    SELECT {", ".join(_STEP_COLUMNS.values())}
+    FROM line JOIN {Checkpoint._meta.db_table} c {_OWN_STEPS}
+    WHERE c.step >= %(first)s
+    ORDER BY c.step
+    """,  # noqa: S608
+    binary=True,
+)

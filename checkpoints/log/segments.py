@@ -22,7 +22,7 @@ from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
-from checkpoints.log.record import COLUMNS, StepRow
+from checkpoints.log.record import COLUMNS, StepRow, step_row
 from checkpoints.log.step import delta_context, link
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment
 from checkpoints.pure import chain, envelope, segment
@@ -115,7 +115,10 @@ class SegmentWriter:
         )
         plain = steps.packed()
         made.record = envelope.seal(
-            plain, key=self._key, context=gate.context(made, "record")
+            plain,
+            key=self._key,
+            context=gate.context(made, "record"),
+            thorough=True,
         )
         if run.old is not None:  # it stands where the new one goes
             self._segments().filter(pk=run.old).delete()
@@ -133,7 +136,7 @@ class SegmentWriter:
     def _read(self, first: int, run: Run) -> _Steps | None:
         """The steps as they are, verified. None: another packer has replaced them."""
         rows = [
-            StepRow(*row)
+            step_row(row)
             for row in self._steps()
             .filter(step__range=(first, run.last))
             .order_by("step")

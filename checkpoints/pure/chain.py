@@ -11,6 +11,7 @@ and can be verified without folding.
 from __future__ import annotations
 
 import hmac
+import struct
 from hashlib import sha256
 from uuid import UUID
 
@@ -21,6 +22,11 @@ START = bytes(MAC_BYTES)  # what the first step of a thread follows
 
 _LINK = b"holdpoint state chain 1"
 _DIGEST = b"holdpoint digest 1"
+
+_BEGIN = struct.Struct(f">Q{len(_LINK)}sQ{MAC_BYTES}sQ16sQQ")
+_ID = struct.Struct(">Q16s")
+_NO_ID = bytes(8)
+_DIGEST_LENGTH = MAC_BYTES.to_bytes(8, "big")
 
 
 def link(
@@ -60,16 +66,32 @@ def link_digest(
     operations_digest: bytes,
 ) -> bytes:
     """As `link`, where only the SHA-256 of the operations is at hand (in a segment)."""
-    return _mac(
-        mac_key,
-        _LINK,
-        previous,
-        branch.bytes,
-        step.to_bytes(8, "big"),
-        parent.bytes if parent else b"",
-        metadata,
-        operations_digest,
+    if not len(previous) == len(operations_digest) == MAC_BYTES:
+        # Of a row that somebody changed: the MAC is another, without ambiguity.
+        return _mac(
+            mac_key,
+            _LINK,
+            previous,
+            branch.bytes,
+            step.to_bytes(8, "big"),
+            parent.bytes if parent else b"",
+            metadata,
+            operations_digest,
+        )
+    # As _mac() would put it together, in a third of the time.
+    message = b"".join(
+        (
+            _BEGIN.pack(
+                len(_LINK), _LINK, MAC_BYTES, previous, 16, branch.bytes, 8, step
+            ),
+            _ID.pack(16, parent.bytes) if parent else _NO_ID,
+            len(metadata).to_bytes(8, "big"),
+            metadata,
+            _DIGEST_LENGTH,
+            operations_digest,
+        )
     )
+    return hmac.digest(mac_key, message, "sha256")
 
 
 def keyed_digest(key: bytes, purpose: str, value: object) -> bytes:

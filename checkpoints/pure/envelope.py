@@ -45,11 +45,13 @@ KEY_BYTES = 32
 CHECK_BYTES = 16
 
 _HEADER = struct.Struct(">4sBBBB16s24s")
+_PLACE = struct.Struct(">H16sH16sH16sHQHI")
 _SALT = 24
 _NONCE = 12
 _COMMITMENT = 32
 _INFO = b"holdpoint sealed record 1"
 _PLAIN, _ZSTD = 0, 1  # codecs
+_HASH = SHA512()
 
 
 class Content(IntEnum):
@@ -78,15 +80,18 @@ class Context:
 
     def encode(self) -> bytes:
         """The associated data's form: each field behind its length, in this order."""
-        fields = (
-            self.purpose.encode(),
-            self.workspace.bytes,
-            self.thread.bytes,
-            self.object.bytes,
-            self.step.to_bytes(8, "big"),
-            self.schema.to_bytes(4, "big"),
+        purpose = self.purpose.encode()
+        return (
+            len(purpose).to_bytes(2, "big")
+            + purpose
+            + _PLACE.pack(
+                *(16, self.workspace.bytes),
+                *(16, self.thread.bytes),
+                *(16, self.object.bytes),
+                *(8, self.step),
+                *(4, self.schema),
+            )
         )
-        return b"".join(len(part).to_bytes(2, "big") + part for part in fields)
 
 
 @dataclass(frozen=True)
@@ -104,15 +109,21 @@ class DataKey:
 
 
 def seal(
-    plain: bytes, *, key: DataKey, context: Context, content: Content = Content.JSON
+    plain: bytes,
+    *,
+    key: DataKey,
+    context: Context,
+    content: Content = Content.JSON,
+    thorough: bool = False,
 ) -> bytes:
     """`plain`, readable only with `key` and only as the record of `context`.
 
+    `thorough`: for what is sealed once and kept, a tenth smaller in four times the time.
     Two calls never give the same bytes.
     """
     if len(plain) > MAX_PLAIN:
         raise ValueError(f"{len(plain)} bytes are too many for one record.")
-    packed = _zstd.compress(plain)
+    packed = (_zstd.compress_thoroughly if thorough else _zstd.compress)(plain)
     codec = _ZSTD
     if len(packed) >= len(plain):
         packed, codec = plain, _PLAIN
@@ -242,7 +253,7 @@ def _read(record: Sealed) -> tuple[_Header, bytes]:
 
 def _derive(key: DataKey, salt: bytes) -> _Derived:
     length = KEY_BYTES + _NONCE + _COMMITMENT
-    okm = HKDF(SHA512(), length=length, salt=salt, info=_INFO).derive(key.secret)
+    okm = HKDF(_HASH, length=length, salt=salt, info=_INFO).derive(key.secret)
     return _Derived(
         okm[:KEY_BYTES],
         okm[KEY_BYTES : KEY_BYTES + _NONCE],
@@ -255,6 +266,7 @@ class _Zstd(threading.local):
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=3).compress
+        self.compress_thoroughly = zstandard.ZstdCompressor(level=9).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
 
 

@@ -30,6 +30,7 @@ from checkpoints.pure.strict import MAX_DEPTH
 Op = list[Any]
 
 _ARITY = {"append": 3, "put": 4, "delete": 3, "set": 3, "unset": 2, "reset": 2}
+_AT_PATH = {"set", "unset"}  # change what is at their path; others, what is in it
 _WHOLE = "the whole state is replaced by reset only"
 
 
@@ -151,21 +152,32 @@ class _Folder:
         self.state = state
         # The containers that this fold has made. Held, so that no id is used twice.
         self.own: dict[int, Any] = {}
+        # Those of them that are channels, and lists: most of a long fold is appending.
+        self.lists: dict[str, list[Any]] = {}
 
     def apply(self, op: Op) -> None:
         name = _checked_name(op)
+        if name == "append" and (channel := self.lists.get(op[1])) is not None:
+            channel.append(op[2])
+            return
         if name == "reset":
             if type(op[1]) is not dict:
                 raise BadOperation(name, "", "state is an object")
             self.state = op[1]
+            self.lists.clear()
             return
         path = op[1]
+        if name != "append" and path.count("/") < (2 if name in _AT_PATH else 1):
+            self.lists.clear()  # a channel may be another one now
         try:
             parts = split(path)
             match name:
                 case "append":
-                    self._container(parts, list).append(op[2])
+                    found = self._container(parts, list)
+                    found.append(op[2])
                     _check_depth(len(parts) + 1, op[2])
+                    if len(parts) == 1:
+                        self.lists[path] = found
                 case "put":
                     self._container(parts, dict)[_checked_key(op[2])] = op[3]
                     _check_depth(len(parts) + 1, op[3])

@@ -25,6 +25,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +44,7 @@ _HEAD = struct.Struct(">4sIQ16s16s32s32s")
 _ID = 16
 _LENGTH = 4
 _FEWEST = len(b"[{}]")
+_OPENS, _COMMA, _CLOSES = b"[,]"
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Packed:
     after: bytes = field(repr=False)  # the last step's
     _ids: bytes = field(repr=False)
     _lengths: tuple[int, ...] = field(repr=False)
-    _text: bytes = field(repr=False)
+    _text: memoryview = field(repr=False)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -76,16 +79,16 @@ class Packed:
         plains = []
         start = 1
         for length in self._lengths:
-            plains.append(self._text[start : start + length])
+            plains.append(bytes(self._text[start : start + length]))
             start += length + 1
         return plains
 
     def texts(self, last: int) -> list[dict[str, Any]]:
         """What the steps up to `last` say, parsed. Raises BrokenChain."""
         count = min(last, self.last) - self.first + 1
-        text = self._text
+        text: memoryview | bytes = self._text
         if count < len(self):
-            text = text[: sum(self._lengths[:count]) + count] + b"]"
+            text = bytes(text[: sum(self._lengths[:count]) + count]) + b"]"
         try:
             texts: list[dict[str, Any]] = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -145,14 +148,15 @@ def unpack(plain: bytes) -> Packed:
     if magic != MAGIC or not count or len(plain) < text_start + _FEWEST:
         raise _malformed()
     lengths = struct.unpack_from(f">{count}I", plain, ids_end)
-    text = plain[text_start:]
-    if len(text) != sum(lengths) + count + 1 or not text.startswith(b"["):
+    text = memoryview(plain)[text_start:]  # not copied: it may be long
+    ends = list(map(add, accumulate(lengths), range(1, count + 1)))
+    if (
+        len(text) != ends[-1] + 1
+        or text[0] != _OPENS
+        or text[-1] != _CLOSES
+        or any(map(_COMMA.__ne__, map(text.__getitem__, ends[:-1])))
+    ):
         raise _malformed()
-    end = 0
-    for length in lengths:
-        end += length + 1
-        if text[end] != (b"]" if end == len(text) - 1 else b",")[0]:
-            raise _malformed()
     return Packed(
         branch=UUID(bytes=branch),
         first=first,

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 import logging
+import time
 from argparse import ArgumentParser
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import Error as DatabaseError
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
 from checkpoints import stores
-from checkpoints.errors import StoreUnavailable, WrongStore
+from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
+from checkpoints.keys import checks
 from checkpoints.stores.mark import require_same
 
 logger = logging.getLogger(__name__)
+
+RETRY = (
+    1.0  # seconds until PostgreSQL, or the service that keeps the keys, is asked again
+)
 
 
 class Command(BaseCommand):
@@ -33,18 +39,39 @@ class Command(BaseCommand):
     def handle(self, *args: Any, pool: int, **options: Any) -> None:
         if pool < 1:
             raise CommandError(f"--pool {pool} must be 1 or more.")
-        self._look_at_the_store()
+        _require_keys()
+        _require_store()
         Pool(pool, runner.work).run()
 
-    def _look_at_the_store(self) -> None:
-        """Refuse to work beside a blob store that is not the others'."""
+
+def _require_keys() -> None:
+    """Raises CommandError when a key is missing that rows are under: no run is begun.
+
+    Where that cannot be found out yet, it waits: as the workers would.
+    """
+    said = False
+    while True:
         try:
-            require_same(stores.configured())
-        except WrongStore as error:
+            checks.require_keks()
+        except (OperationalError, InterfaceError, KeysUnavailable) as error:
+            if not said:
+                logger.warning("waiting for the keys (%s)", type(error).__name__)
+            said = True
+            connections.close_all()
+            time.sleep(RETRY)
+        except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
-        except StoreUnavailable as error:
-            # It may come back. Runs that need it pause until then.
-            logger.warning("the blob store does not answer: %s", error)
-        except DatabaseError:
-            pass  # it may come back, too; the workers wait for it
-        connections.close_all()  # the workers are forked
+        else:
+            return
+
+
+def _require_store() -> None:
+    """Raises CommandError when the blob store here is not the others'."""
+    try:
+        require_same(stores.configured())
+    except WrongStore as error:
+        raise CommandError(str(error)) from error
+    except (StoreUnavailable, OperationalError, InterfaceError) as error:
+        # It may come back. Runs that need it pause until then.
+        logger.warning("the blob store was not looked at: %s", error)
+    connections.close_all()  # the workers are forked
