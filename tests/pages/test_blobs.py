@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -223,8 +224,7 @@ def test_a_long_message_can_be_changed_in_a_fork(client, make_trip, alice):
     trip = make_trip(alice)
     said = "Plan it. " * 9_000
     message = {"id": "m9", "role": "user", "content": said}
-    step = reply("x")
-    step.ops[0] = ops.append("/messages", message)
+    step = replace(reply("x"), ops=[ops.append("/messages", message)])
     trip.branch = append(trip.branch, step)
     address = f"{trip.page()}fork/{trip.at(trip.branch.head_step)}/"
     page = shown(client, address)
@@ -238,9 +238,8 @@ def test_a_long_message_can_be_changed_in_a_fork(client, make_trip, alice):
 
 def test_a_message_that_is_too_long_for_the_form_is_kept(client, make_trip, alice):
     trip = make_trip(alice)
-    step = reply("x")
     message = {"id": "m9", "role": "user", "content": "Plan it. " * 90_000}
-    step.ops[0] = ops.append("/messages", message)
+    step = replace(reply("x"), ops=[ops.append("/messages", message)])
     trip.branch = append(trip.branch, step)
     address = f"{trip.page()}fork/{trip.at(trip.branch.head_step)}/"
     assert "too long to edit here" in shown(client, address)

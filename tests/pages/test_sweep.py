@@ -73,7 +73,7 @@ class Things:
 
 
 def nothing() -> Things:
-    return Things(*(uuid4() for _ in range(7)))
+    return Things(uuid4(), uuid4(), uuid4(), uuid4(), uuid4(), uuid4(), uuid4())
 
 
 # What can be asked for
