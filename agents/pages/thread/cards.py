@@ -115,7 +115,6 @@ def summary(message: Any, length: int = 120, chips: Chips = NO_CHIPS) -> str:
     parts = [shown.name or shown.who.lower()]
     if words:
         parts.append(f"“{words}”")
-    parts += [chip.said for chip in shown.chips]
     if names:
         parts.append(f"calls {names}")
     return " ".join(parts)
