@@ -149,7 +149,7 @@ def test_a_segment_that_is_missing_is_named(branch, refused, first):
 
 
 def test_a_step_that_is_there_twice_is_seen(branch, refused):
-    delta = CheckpointDelta.objects.unscoped(Reason.TEST).filter(branch=branch).first()
+    delta = CheckpointDelta.objects.unscoped(Reason.TEST).get(branch=branch, step=129)
     tamper(
         "INSERT INTO checkpoints_checkpointdelta (checkpoint_id, workspace_id,"
         " thread_id, branch_id, step, record) SELECT id, workspace_id, thread_id,"
