@@ -51,10 +51,6 @@ class Chip:
         return f"{kind}, {filesize(self.size)}"
 
     @property
-    def exact_size(self) -> str:
-        return f"{self.size:,} bytes"
-
-    @property
     def said(self) -> str:
         """In a line of text."""
         return f"[{self.kind}]" + (f" “{self.words}”" if self.words else "")

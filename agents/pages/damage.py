@@ -12,6 +12,7 @@ from checkpoints.errors import (
     DecryptionError,
     FutureSchema,
     MissingObject,
+    Pruned,
     Shredded,
     StoreUnavailable,
     UnknownKey,
@@ -19,7 +20,7 @@ from checkpoints.errors import (
 from checkpoints.gate import Pass
 
 # What makes one thread, or one record of it, unreadable, and nothing else.
-DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Shredded, UnknownKey)
+DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Pruned, Shredded, UnknownKey)
 # As well, what makes one blob unreadable, if only for now.
 GONE = (*DAMAGE, MissingObject, StoreUnavailable)
 NO_STORE = "Long texts cannot be stored now. Try again later, or shorten this one."

@@ -92,6 +92,11 @@ def filesize(size: int) -> str:
     return f"{size} B"
 
 
+def exact(number: int) -> str:
+    """A number that is one: `18,402`."""
+    return f"{number:,}"
+
+
 def duration(length: timedelta | float | None) -> str:
     """A time span, from a timedelta or milliseconds: `210ms`, `1.1s`, `6m 12s`, `3d 2h`."""
     if length is None:
