@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 from django.core.asgi import get_asgi_application
 
@@ -11,3 +12,10 @@ os.environ.setdefault("DATABASE_POOL", "8")  # see settings
 os.environ.setdefault("DATABASE_ROLE", "web")
 
 application = get_asgi_application()
+
+from project import health  # noqa: E402  # needs what the line above set up
+
+# In a thread: uvicorn imports this in its event loop, where Django runs no query. What
+# is missing stops the process, before it has answered anyone.
+with ThreadPoolExecutor(1) as thread:
+    thread.submit(health.require_keys).result()

@@ -8,6 +8,7 @@ from django.db.models import Count, F, Window
 from django.db.models.functions import RowNumber
 
 from checkpoints.access import Reason
+from checkpoints.db import session
 from checkpoints.errors import DecryptionError, UnknownKey
 from checkpoints.ids import short
 from checkpoints.keys import material
@@ -19,34 +20,39 @@ _SAMPLES = 3  # rows that are tried for each key: one damaged row is not a wrong
 
 
 def require_keks() -> None:
-    """Raises ImproperlyConfigured when workspace keys are wrapped by what is not here.
+    """Raises ImproperlyConfigured when a workspace key is wrapped by what is not here.
 
     Reads a few rows and writes nothing. An empty database, and one without tables yet,
     needs no key. Raises KeysUnavailable when a provider's service does not answer.
     """
-    problems = missing_keks()
-    if problems:
-        raise ImproperlyConfigured(" ".join([*problems, "Nothing was written."]))
+    # The web role sees the rows of every workspace as an operator only.
+    with session.acting_as(session.current().role):
+        session.enter_admin()
+        found = problems()
+    if found:
+        raise ImproperlyConfigured(" ".join([*found.values(), "Nothing was written."]))
 
 
-def missing_keks() -> list[str]:
-    """A sentence or two for each key-encryption key that is in use and not here."""
+def problems() -> dict[str, str]:
+    """Why this process cannot unwrap with a key-encryption key that is in use, by its id."""
     if WorkspaceKey._meta.db_table not in connection.introspection.table_names():
-        return []
+        return {}
     rows = WorkspaceKey.objects.unscoped(Reason.KEYS)
-    used = dict(rows.values_list("kek").annotate(Count("pk")).order_by("kek"))
     ranked = rows.annotate(
-        rank=Window(RowNumber(), partition_by=F("kek"), order_by=F("pk").desc())
+        rank=Window(RowNumber(), partition_by=F("kek"), order_by=F("pk").desc()),
+        wraps=Window(Count("pk"), partition_by=F("kek")),
     ).filter(rank__lte=_SAMPLES)
-    samples: dict[str, list[WorkspaceKey]] = {kek: [] for kek in used}
-    for row in ranked:
-        samples[row.kek].append(row)
-    found = (_problem(kek, rows) for kek, rows in samples.items())
-    return [
-        f"{problem} It wraps {used[kek]} workspace key{'s' if used[kek] > 1 else ''}."
-        for kek, problem in zip(samples, found, strict=True)
+    samples: dict[str, list[WorkspaceKey]] = {}
+    wraps: dict[str, int] = {}
+    for row in ranked.order_by("kek", "rank"):
+        samples.setdefault(row.kek, []).append(row)
+        wraps[row.kek] = row.wraps
+    found = {kek: _problem(kek, rows) for kek, rows in samples.items()}
+    return {
+        kek: f"{problem} It wraps {wraps[kek]:,} workspace key{'s'[: wraps[kek] > 1]}."
+        for kek, problem in found.items()
         if problem
-    ]
+    }
 
 
 def _problem(kek: str, samples: list[WorkspaceKey]) -> str:
@@ -60,7 +66,7 @@ def _problem(kek: str, samples: list[WorkspaceKey]) -> str:
             continue
         return ""
     return (
-        f"Key-encryption key {kek!r} is here, but is not the one that wrapped workspace"
-        f" key {short(samples[0].pk)}: it has other bytes under the same id. Give the old"
+        f"Key-encryption key {kek!r} is here, but it did not wrap workspace key"
+        f" {short(samples[0].pk)}: it has other bytes under the same id. Give the old"
         " bytes back under this id, and the new ones an id of their own."
     )

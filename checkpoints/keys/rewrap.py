@@ -62,6 +62,7 @@ def rewrap(
     progress: Progress = silent,
     dry_run: bool = False,
     via: str = "command",
+    actor_id: int | None = None,
 ) -> Tally:
     """Every workspace key under the current key-encryption key.
 
@@ -77,7 +78,9 @@ def rewrap(
         if opened:
             wrapped = _wrapped(opened)
             tally.done += (
-                len(wrapped) if dry_run else _replace_workspace_keys(wrapped, via)
+                len(wrapped)
+                if dry_run
+                else _replace_workspace_keys(wrapped, via, actor_id)
             )
         progress(tally.done, tally.due)
     return tally
@@ -172,7 +175,7 @@ def _wrapped(
 
 
 def _replace_workspace_keys(
-    wrapped: Sequence[tuple[WorkspaceKey, Wrapped]], via: str
+    wrapped: Sequence[tuple[WorkspaceKey, Wrapped]], via: str, actor_id: int | None
 ) -> int:
     failpoint("before rewrap")
     with transaction.atomic():
@@ -191,6 +194,7 @@ def _replace_workspace_keys(
             "key_rewrap",
             [row for row, _ in wrapped if row.pk in replaced],
             via=via,
+            actor_id=actor_id,
             kek=wrapped[0][1].kek,
         )
         failpoint("during rewrap")

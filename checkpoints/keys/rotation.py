@@ -18,7 +18,7 @@ from django.db.models import Exists, OuterRef, Subquery
 
 from checkpoints import audit, clock
 from checkpoints.access import Reason, ScopedQuerySet
-from checkpoints.errors import UnknownKey
+from checkpoints.errors import DecryptionError, UnknownKey
 from checkpoints.failpoints import failpoint
 from checkpoints.keys import hierarchy, material
 from checkpoints.keys.rewrap import Progress, Tally, rewrap_data_keys, silent
@@ -34,7 +34,10 @@ def rotate_thread_keys(
     thread_id: UUID, *, via: str = "command", actor_id: int | None = None
 ) -> DataKey:
     """A new data key for one thread: its row. Raises Shredded, UnknownKey."""
-    made = _rotate([thread_id], clock.now(), via, actor_id)
+    failed: list[str] = []
+    made = _rotate([thread_id], clock.now(), via, actor_id, failed)
+    if failed:
+        raise UnknownKey(failed[0])
     if made:
         return made[0]
     newest = _newest([thread_id]).first()
@@ -45,7 +48,7 @@ def rotate_thread_keys(
 
 
 def due_threads(
-    before: datetime, *, workspace_id: UUID | None = None
+    before: datetime, *, workspace_id: UUID | None = None, thread_id: UUID | None = None
 ) -> ScopedQuerySet[Thread]:
     """Threads with a living data key made before this time, and none made since."""
     keys = DataKey.objects.unscoped(Reason.KEYS).filter(
@@ -55,30 +58,37 @@ def due_threads(
         Exists(keys.filter(created_at__lt=before, destroyed_at=None)),
         ~Exists(keys.filter(created_at__gte=before)),
     )
-    return rows if workspace_id is None else rows.filter(workspace_id=workspace_id)
+    if workspace_id is not None:
+        rows = rows.filter(workspace_id=workspace_id)
+    return rows if thread_id is None else rows.filter(pk=thread_id)
 
 
 def rotate_threads(
     before: datetime,
     *,
     workspace_id: UUID | None = None,
+    thread_id: UUID | None = None,
     batch: int = BATCH,
     progress: Progress = silent,
+    dry_run: bool = False,
     via: str = "command",
     actor_id: int | None = None,
 ) -> Tally:
-    """New data keys for every thread whose key was made before, of one workspace or all.
+    """New data keys for every thread whose key was made before this time.
 
-    Raises UnknownKey, DecryptionError and KeysUnavailable when a workspace's key does
-    not open; what was done stays.
+    Of one workspace, of one thread, or of all. A thread whose workspace's key does not
+    open is passed over. Raises KeysUnavailable; what was done stays.
     """
-    rows = due_threads(before, workspace_id=workspace_id)
+    rows = due_threads(before, workspace_id=workspace_id, thread_id=thread_id)
     tally = Tally(due=rows.count())
+    if dry_run:
+        tally.done = tally.due
+        return tally
     progress(0, tally.due)
     ordered = rows.order_by("pk").values_list("pk", flat=True)
     page = list(ordered[:batch])
     while page:
-        tally.done += len(_rotate(page, before, via, actor_id))
+        tally.done += len(_rotate(page, before, via, actor_id, tally.failed))
         progress(tally.done, tally.due)
         page = list(ordered.filter(pk__gt=page[-1])[:batch])
     return tally
@@ -89,6 +99,7 @@ def rotate_workspace_key(
     before: datetime,
     *,
     progress: Progress = silent,
+    dry_run: bool = False,
     via: str = "command",
     actor_id: int | None = None,
 ) -> Tally:
@@ -97,6 +108,20 @@ def rotate_workspace_key(
     The workspace's detail key is replaced, too. Raises UnknownKey, DecryptionError and
     KeysUnavailable when the workspace's key does not open.
     """
+    key = _newest_workspace_key(workspace.pk)
+    if dry_run and key.created_at < before:
+        rows = DataKey.objects.unscoped(Reason.KEYS)
+        living = rows.filter(workspace=workspace, destroyed_at=None).count()
+        return Tally(due=living, done=living)
+    if not dry_run:
+        key = _replace_workspace_key(workspace, before, via, actor_id)
+    return rewrap_data_keys(key, progress=progress, dry_run=dry_run)
+
+
+def _replace_workspace_key(
+    workspace: Workspace, before: datetime, via: str, actor_id: int | None
+) -> WorkspaceKey:
+    """The newest workspace key, which was made since `before`."""
     failpoint("before a new workspace key")
     with transaction.atomic():
         # One at a time makes a new version.
@@ -115,7 +140,7 @@ def rotate_workspace_key(
         failpoint("during a new workspace key")
     hierarchy.forget()
     failpoint("after a new workspace key")
-    return rewrap_data_keys(key, progress=progress)
+    return key
 
 
 def _next_workspace_key(newest: WorkspaceKey) -> WorkspaceKey:
@@ -133,7 +158,11 @@ def _next_workspace_key(newest: WorkspaceKey) -> WorkspaceKey:
 
 
 def _rotate(
-    thread_ids: Collection[UUID], before: datetime, via: str, actor_id: int | None
+    thread_ids: Collection[UUID],
+    before: datetime,
+    via: str,
+    actor_id: int | None,
+    failed: list[str],
 ) -> list[DataKey]:
     """The new keys of these threads, but of those that are shredded or have a younger."""
     failpoint("before new data keys")
@@ -148,8 +177,12 @@ def _rotate(
         )
         threads = {thread.pk: thread for thread in locked}
         old = list(_newest(threads).filter(created_at__lt=before, destroyed_at=None))
-        keys = _newest_workspace_keys({row.workspace_id for row in old})
-        made = [_successor(row, keys[row.workspace_id]) for row in old]
+        keys = _opened({row.workspace_id for row in old}, failed)
+        made = [
+            _successor(row, keys[row.workspace_id])
+            for row in old
+            if row.workspace_id in keys
+        ]
         DataKey.objects.bulk_create(made)
         changed = [threads[row.thread_id] for row in made if row.thread_id]
         audit.record_each("key_rotate", changed, via=via, actor_id=actor_id)
@@ -158,6 +191,18 @@ def _rotate(
         hierarchy.forget_thread(thread.pk)
     failpoint("after new data keys")
     return made
+
+
+def _opened(workspaces: set[UUID], failed: list[str]) -> dict[UUID, WorkspaceKey]:
+    """The newest keys of these workspaces, but of those that do not open."""
+    keys = _newest_workspace_keys(workspaces)
+    for workspace_id, key in list(keys.items()):
+        try:
+            material.wrapping(key)
+        except (UnknownKey, DecryptionError) as error:
+            failed.append(f"Workspace {workspace_id}: {error}")
+            del keys[workspace_id]
+    return keys
 
 
 def _successor(row: DataKey, key: WorkspaceKey) -> DataKey:

@@ -64,6 +64,8 @@ def _up() -> int:
         try:
             found = services.start(supervisor, env, DATA, durable=True)
             scripted = _start_model(supervisor, found.env)
+            # First: with a key missing, nothing is written.
+            _manage(supervisor, found.env, "keys", "check")
             _manage(supervisor, found.env, "migrate", "--no-input", "-v0")
             demo = found.env["HOLDPOINT_DEMO"] == "True"
             logins = ""

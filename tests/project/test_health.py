@@ -24,7 +24,12 @@ def test_a_queue_that_is_away_is_reported_and_stops_no_page(client: Client, sett
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     answer = client.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ok", "database": "ok", "redis": "unreachable"}
+    assert answer.json() == {
+        "status": "ok",
+        "database": "ok",
+        "keys": "ok",
+        "redis": "unreachable",
+    }
 
 
 @pytest.mark.django_db(transaction=True)

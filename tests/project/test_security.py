@@ -76,6 +76,7 @@ def test_a_static_file_that_has_not_changed_is_not_sent_again(client: Client):
     assert again.content == b""
 
 
+@pytest.mark.django_db  # it looks for its keys when it is imported
 def test_the_asgi_application_answers():
     from project.asgi import application
 

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import logging
+import time
 from argparse import ArgumentParser
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
+from checkpoints.errors import KeysUnavailable
+from checkpoints.keys import checks
+
+logger = logging.getLogger(__name__)
+
+RETRY = (
+    1.0  # seconds until PostgreSQL, or the service that keeps the keys, is asked again
+)
 
 
 class Command(BaseCommand):
@@ -25,4 +37,26 @@ class Command(BaseCommand):
     def handle(self, *args: Any, pool: int, **options: Any) -> None:
         if pool < 1:
             raise CommandError(f"--pool {pool} must be 1 or more.")
+        _require_keys()
         Pool(pool, runner.work).run()
+
+
+def _require_keys() -> None:
+    """Raises CommandError when a key is missing that rows are under: no run is begun.
+
+    Where that cannot be found out yet, it waits: as the workers would.
+    """
+    said = False
+    while True:
+        try:
+            checks.require_keks()
+        except (OperationalError, InterfaceError, KeysUnavailable) as error:
+            if not said:
+                logger.warning("waiting for the keys (%s)", type(error).__name__)
+            said = True
+            connections.close_all()
+            time.sleep(RETRY)
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
+        else:
+            return
