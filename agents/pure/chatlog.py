@@ -40,6 +40,7 @@ class Conversation:
     system: str = field(repr=False)
     messages: list[dict[str, Any]] = field(repr=False)
     facts: dict[str, Any] = field(repr=False)  # what else the file said of it
+    cleaned: list[list[str]] = field(repr=False)  # by message: texts that were no text
 
     def text(self) -> str:
         """All that was said in it: the same for the same conversation in another file."""
@@ -82,15 +83,14 @@ def _values(text: str, *, lines: bool) -> Iterator[tuple[Any, str]]:
 
 def _load(text: str, where: str) -> Any:
     try:
-        value = codec.load_strict(text)
+        return codec.load_strict(text)
     except (NotJson, NotStorable) as wrong:
         raise MalformedLog(f"{where} is not JSON that we take: {wrong}") from wrong
-    cleaned, _ = codec.clean(value)  # models emit lone surrogates
-    return cleaned
 
 
 def _conversation(value: Any, where: str) -> Conversation:
     prefix = f"{where}: " if where else ""
+    value, cleaned = codec.clean(value)  # models emit lone surrogates
     if isinstance(value, list):
         value = {"messages": value}
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
@@ -99,6 +99,7 @@ def _conversation(value: Any, where: str) -> Conversation:
         )
     system: list[str] = []
     messages: list[dict[str, Any]] = []
+    flagged: list[list[str]] = []
     open_calls: list[str] = []
     for index, raw in enumerate(value["messages"]):
         at = f"{prefix}message {index}"
@@ -111,6 +112,7 @@ def _conversation(value: Any, where: str) -> Conversation:
         message, open_calls = _message(raw, role, open_calls, at)
         _check_fits(message, at)
         messages.append(message)
+        flagged.append(_of_message(cleaned, index))
     if not messages:
         raise MalformedLog(f"{prefix}there is no message in it.")
     facts = {
@@ -125,7 +127,19 @@ def _conversation(value: Any, where: str) -> Conversation:
         system="\n\n".join(system),
         messages=messages,
         facts=facts,
+        cleaned=flagged,
     )
+
+
+def _of_message(paths: list[str], index: int) -> list[str]:
+    """Paths below one message, from there on; the file's list of messages may be bare."""
+    starts = (f"$.messages[{index}]", f"$[{index}]")
+    return [
+        "$" + path.removeprefix(start)
+        for path in paths
+        for start in starts
+        if path.startswith(start)
+    ]
 
 
 def _role(raw: Any, at: str) -> str:

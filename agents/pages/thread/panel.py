@@ -58,6 +58,7 @@ class StepPanel:
     failed: bool
     ways: Ways
     means: str  # of its failure
+    cleaned: list[str]  # where text was that is none, as one reads it now
 
     @property
     def title(self) -> str:
@@ -100,7 +101,13 @@ def step_panel(
         failed=failed,
         ways=_ways(subject, place, at),
         means=means(at.error_class) if failed else "",
+        cleaned=_cleaned(record),
     )
+
+
+def _cleaned(record: StepRecord | None) -> list[str]:
+    found = (record.context or {}).get("cleaned") if record else None
+    return [str(path) for path in found] if isinstance(found, list) else []
 
 
 def _ways(subject: Subject, place: Place, at: Step) -> Ways:
