@@ -21,7 +21,7 @@ PARTS = 4  # so that several processes may share them
 def test_the_log_agrees_with_a_plain_model(part, workspace, alice, settings, tmp_path):
     settings.BLOB_DIR = tmp_path / "blobs"
     run_state_machine_as_test(
-        lambda: Machine(workspace, alice, settings),
+        lambda: Machine(workspace, alice, settings),  # type: ignore[arg-type]  # a factory does
         settings=hypothesis.settings(
             max_examples=-(-EXAMPLES // PARTS),
             stateful_step_count=15,
