@@ -31,7 +31,11 @@ from tests.workers import leaks
 from tests.workers.conftest import wait_until
 from tests.workers.web import Visitor, web
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.owner,
+]
 
 
 class Canaries:
