@@ -62,6 +62,18 @@ def make_workspace(slug: str) -> Workspace:
     return made
 
 
+# What these do in the test's own process is as the owner, set-up and all; their worker
+# and web processes have their roles. A module leaves the list by `as_owner()` around
+# what it sets up.
+SET_UP_AS_OWNER = {
+    *("test_archive_kills", "test_audit_export", "test_bad_input", "test_blob_care"),
+    *("test_blobs", "test_golden", "test_key_checks", "test_large_values"),
+    *("test_machine", "test_outages", "test_packing", "test_processes", "test_refs"),
+    *("test_retention", "test_rings", "test_rotation", "test_schema_versions"),
+    *("test_segment_damage", "test_step", "test_stores"),
+}
+
+
 def as_owner() -> AbstractContextManager[None]:
     """What a test sets up by hand, as `manage.py` or the admin would."""
     return acting_as(DatabaseRole.OWNER)
@@ -75,8 +87,10 @@ def _as_worker(request, settings) -> None:
     around what is set up, or the mark `owner` for a test that breaks rows by hand or
     runs a command.
     """
-    by_request = request.node.path.parent.name in ("pages", "browser")
-    if by_request or request.node.get_closest_marker("owner"):
+    path = request.node.path
+    by_request = path.parent.name in ("pages", "browser")
+    by_owner = request.node.get_closest_marker("owner") or path.stem in SET_UP_AS_OWNER
+    if by_request or by_owner:
         return
     asks = {"_django_db_helper", "live_server"} & set(request.fixturenames)
     if asks or request.node.get_closest_marker("django_db"):
