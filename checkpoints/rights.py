@@ -37,6 +37,7 @@ RIGHTS = {
     "checkpoints_auditpending": Rights(web=READ, worker="SELECT, DELETE"),
     "checkpoints_audit_position": Rights(web="USAGE", worker="USAGE"),
     "checkpoints_retentionpolicy": Rights(web=ALL, worker=READ),
+    "checkpoints_retentiontask": Rights(web=ADD, worker=CHANGE),
     "checkpoints_archive": Rights(web=READ, worker=CHANGE),
     "checkpoints_deletion": Rights(web=READ, worker=ADD),
     "checkpoints_signinfailures": Rights(web=ALL),

@@ -154,6 +154,14 @@ BLOB_S3_REGION = env.optional("BLOB_S3_REGION")
 # A longer text is a blob. A step has 16 MB at most, so there is room for a few shorter.
 BLOB_BYTES = env.number("BLOB_BYTES", default=64 * 1024, least=1024, most=1024 * 1024)
 
+# Retention
+
+# Where a workspace has no policy: days that a thread's content stays after its last
+# step, then it is archived. 0: for ever.
+RETENTION_DAYS = env.number("RETENTION_DAYS", default=7 if HOLDPOINT_DEMO else 30)
+# Hours between a verified archive and the removal of what it holds.
+RETENTION_GRACE_HOURS = env.number("RETENTION_GRACE_HOURS", default=24)
+
 # Redis and the queue
 
 REDIS_URL = env.redis_url("REDIS_URL")

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError, connection
 
+from agents.runs import retention
 from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ class Duty:
 
 DUTIES: tuple[Duty, ...] = (
     Duty("pack", timedelta(seconds=1), Backlog().turn, alone=False),
+    Duty("retention tasks", timedelta(seconds=2), retention.work_off),
+    Duty("retention", timedelta(minutes=1), retention.sweep),
 )
 
 

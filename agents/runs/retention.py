@@ -1,4 +1,4 @@
-"""What retention has to know of a thread: which agent worked there, and what is not over."""
+"""Retention, knowing what agents do: which one worked on a thread, what is not over."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from django.db.models.functions import Coalesce
 
 from agents.models import Approval, Run
 from checkpoints.access import Reason
+from checkpoints.log import retention, tasks
 from checkpoints.log.expire import Work
 
 _RUNS = Run.objects.unscoped(Reason.ARCHIVE).filter(thread=OuterRef("pk"))
@@ -21,3 +22,13 @@ WORK = Work(
     ),
     busy=Exists(_RUNS.filter(status__in=Run.LIVE)) | Exists(_ASKED.pending()),
 )
+
+
+def sweep() -> object:
+    """A duty: archive, prune and shred what is due, a small batch."""
+    return retention.sweep(WORK)
+
+
+def work_off() -> object:
+    """A duty: do what people asked for."""
+    return tasks.work_off(WORK)

@@ -74,7 +74,7 @@ def notice_roles(connection: Any) -> None:
 def telling(connection: Any, query: Any) -> str:
     """What has to precede this statement; empty when its transaction knows."""
     session = current()
-    status = connection.info.transaction_status
+    status = connection.pgconn.transaction_status  # asked at every statement: a number
     if status == TransactionStatus.IDLE:
         connection.told = session
         return _first(session, connection.may_take)

@@ -36,11 +36,15 @@ class Prepared:
         # Not `connection`, which looks up the thread's anew at each attribute.
         db = connections[DEFAULT_DB_ALIAS]
         db.close_if_health_check_failed()
-        db.ensure_connection()
+        if db.connection is None:
+            db.ensure_connection()
         db.validate_no_broken_transaction()
         connection: Any = db.connection
         cursor = psycopg.RawCursor[Any](connection)
-        sent = [_sent(values[name]) for name in self._names]
+        sent = [
+            value if value is None or type(value) in _AS_IT_IS else _as_text(value)
+            for value in map(values.__getitem__, self._names)
+        ]
         with db.wrap_database_errors:
             if db.queries_logged:
                 log = db.make_debug_cursor(cursor)  # type: ignore[arg-type]  # the stubs ask for a wrapper
@@ -68,13 +72,11 @@ class Prepared:
 _NAME = re.compile(r"%\((\w+)\)s")
 
 
-def _sent(value: object) -> object:
-    """As a text, which PostgreSQL reads as the type that it needs.
+# Everything else goes as a text, which PostgreSQL reads as the type that it needs. psycopg
+# would name types by the values, None and 70000 otherwise than 7: a statement would be
+# prepared for every combination.
+_AS_IT_IS = frozenset((str, bytes, list))
 
-    psycopg would name types by the values, None and 70000 otherwise than 7: a statement
-    would be prepared for every combination.
-    """
-    kind = type(value)
-    if value is None or kind is str or kind is bytes or kind is list:
-        return value
-    return value.hex if isinstance(value, UUID) else str(value)
+
+def _as_text(value: object) -> str:
+    return value.hex if type(value) is UUID else str(value)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
@@ -54,7 +55,12 @@ _session: ContextVar[Session | None] = ContextVar("session", default=None)
 
 def current() -> Session:
     """The session of this thread or task; at first the process's role, and no more."""
-    return _session.get() or Session(DatabaseRole(settings.DATABASE_ROLE))
+    return _session.get() or _of_process(settings.DATABASE_ROLE)
+
+
+@lru_cache
+def _of_process(role: str) -> Session:
+    return Session(DatabaseRole(role))
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
         "data_key": keys.data.id,
         "state_mac": mac,
         "record": record,
-        **{name: getattr(step.meta, name) for name in META_COLUMNS},
+        **vars(step.meta),
     }
     if _COMMIT.execute(values).rowcount != 1:
         raise Fenced(

@@ -11,12 +11,14 @@ import hmac
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Model, Q, QuerySet
+from psycopg import IsolationLevel
 
 from checkpoints import audit, gate, stores
 from checkpoints.access import Principal, Reason, SystemPrincipal
@@ -66,8 +68,7 @@ def write(
     )
     store, name = stores.of(archive.store), archive.object_name
     parts = source.Parts(store, name)
-    with transaction.atomic(durable=True):
-        _see_one_moment()
+    with _one_moment():
         store.write(source.keys_name(name), _keys(thread))
         failpoint("archive: keys written")
         steps = _write_lines(thread, archive, parts)
@@ -104,6 +105,15 @@ def discard(archive: Archive) -> None:
     Archive.objects.unscoped(Reason.ARCHIVE).filter(pk=archive.pk).update(
         status=_Status.DELETED
     )
+
+
+def give_up(thread_id: UUID) -> None:
+    """Discard what was written of a thread that could not be archived."""
+    begun = Archive.objects.unscoped(Reason.ARCHIVE).filter(
+        thread_id=thread_id, status=_Status.WRITING
+    )
+    for archive in begun:
+        discard(archive)
 
 
 def write_keys_anew(archive: Archive) -> None:
@@ -218,10 +228,17 @@ def _mine(archive: Archive) -> Any:
     )
 
 
-def _see_one_moment() -> None:
-    """Every statement of this transaction sees the database as it is now."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+@contextmanager
+def _one_moment() -> Iterator[None]:
+    """A transaction whose every statement sees the database as it is now."""
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    raw.isolation_level = IsolationLevel.REPEATABLE_READ
+    try:
+        with transaction.atomic(durable=True):
+            yield
+    finally:
+        raw.isolation_level = None
 
 
 def _write_lines(thread: Thread, archive: Archive, parts: source.Parts) -> int:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
-from checkpoints.log import line, verified
+from checkpoints.log import content, line, verified
 from checkpoints.log.record import StepRecord, StepRow, step_record
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
@@ -82,7 +82,7 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     """The branch's history up to `to_step` (its head, when None), in one statement.
 
     Raises NotPermitted for a thread that the pass was not made for, StepNotFound when
-    the branch has no such step, Shredded, DecryptionError when a step's operations do
+    the branch has no such step, Pruned, Shredded, DecryptionError when a step's operations do
     not open, and BrokenChain when a step does not follow from the one before it; the
     last two name the step.
     """
@@ -155,4 +155,6 @@ def _contents(
     pass_.require_thread(branch.thread_id)
     pass_.require_right()
     found = line.fetch(branch, to_step=to_step, rows_from=rows_from)
+    if not found.has_content:
+        content.require(branch.thread_id)
     return verified.contents(found, rows_from=rows_from)

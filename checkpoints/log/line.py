@@ -58,6 +58,13 @@ class Line:
     segments: list[SealedSegment]
     steps: list[SealedStep]
 
+    @property
+    def has_content(self) -> bool:
+        """False where all of it went: archived, or shredded."""
+        return bool(self.segments) or any(
+            step.record is not None for step in self.steps
+        )
+
 
 def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line:
     """The line of the branch up to `to_step` (its head, when None).

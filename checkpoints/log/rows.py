@@ -26,6 +26,7 @@ from checkpoints.models import (
     CheckpointDelta,
     DataKey,
     Deletion,
+    RetentionTask,
     Segment,
     Thread,
     ThreadInput,
@@ -38,7 +39,7 @@ BATCH, LARGE_BATCH = 500, 20  # rows in memory at a time; of content, which is l
 # Content that goes as whole rows. Of other rows, the sealed columns that are not kept.
 CONTENT_ROWS: tuple[type[Model], ...] = (CheckpointDelta, Segment, Blob)
 # Keys are an object of their own; the others speak of this database, not of the thread.
-_LEFT_OUT = (DataKey, Archive, Deletion)
+_LEFT_OUT = (DataKey, Archive, Deletion, RetentionTask)
 # Parents before children, so that links can be followed while reading.
 _ORDER: dict[type[Model], tuple[str, ...]] = {
     CheckpointDelta: ("step", "checkpoint_id"),

@@ -25,9 +25,9 @@ from checkpoints.keys import hierarchy
 from checkpoints.log import rows
 from checkpoints.log.source import Source
 from checkpoints.log.step import metadata
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
+from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment, Thread
 from checkpoints.models.fields import SealedField
-from checkpoints.pure import chain, envelope
+from checkpoints.pure import chain, envelope, segment
 from checkpoints.pure.archived import CHUNK, Row
 
 Found = tuple[type[Model], Row, dict[str, bytes]]
@@ -110,6 +110,10 @@ class _Seen:
         }
         if model is CheckpointDelta:
             self._operations(row.branch_id, row.step, plains["record"])
+        elif model is Segment:
+            packed = segment.unpack(plains["record"])
+            for step, plain in enumerate(packed.plains, start=packed.first):
+                self._operations(row.branch_id, step, plain)
         elif model is Checkpoint:
             self._follow(row)
         elif model is Branch:

@@ -5,7 +5,12 @@ from checkpoints.models.blobs import Blob, StoreMark
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
-from checkpoints.models.retention import Archive, Deletion, RetentionPolicy
+from checkpoints.models.retention import (
+    Archive,
+    Deletion,
+    RetentionPolicy,
+    RetentionTask,
+)
 from checkpoints.models.threads import Branch, Thread, ThreadInput
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
 
@@ -24,6 +29,7 @@ __all__ = [
     "Group",
     "Membership",
     "RetentionPolicy",
+    "RetentionTask",
     "Segment",
     "SignInFailures",
     "StoreMark",

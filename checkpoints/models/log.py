@@ -16,9 +16,10 @@ class Checkpoint(models.Model):
 
     The row is what SQL may ask about; what the step did is sealed in its delta.
 
-    Workspace and thread are copied from the branch in the statement that writes the row
-    (`log/append.py`), so the database need not look them up again at each step; indexes
-    that a constraint below leads are not made twice.
+    Workspace, thread and branch are copied from the branch's row in the statement that
+    writes this one (`log/append.py`), and the parent is the head that it moves, so the
+    database need not look them up again and lock them at each step; indexes that a
+    constraint below leads are not made twice.
     """
 
     class Kind(models.TextChoices):
@@ -55,10 +56,19 @@ class Checkpoint(models.Model):
         db_index=False,
     )
     branch = models.ForeignKey(
-        Branch, models.PROTECT, related_name="checkpoints", db_index=False
+        Branch,
+        models.PROTECT,
+        related_name="checkpoints",
+        db_constraint=False,
+        db_index=False,
     )
     parent = models.ForeignKey(
-        "self", models.PROTECT, null=True, related_name="children", db_index=False
+        "self",
+        models.PROTECT,
+        null=True,
+        related_name="children",
+        db_constraint=False,
+        db_index=False,
     )
     step = models.PositiveIntegerField(
         help_text="Steps from the start of the thread, through any forks."
@@ -133,8 +143,13 @@ class CheckpointDelta(models.Model):
     (migration 0004) finds the steps that fill a segment and wait to be packed.
     """
 
+    # Written by the statement that writes the checkpoint.
     checkpoint = models.OneToOneField(
-        Checkpoint, models.PROTECT, primary_key=True, related_name="delta"
+        Checkpoint,
+        models.PROTECT,
+        primary_key=True,
+        related_name="delta",
+        db_constraint=False,
     )
     # As its checkpoint has them: whole runs of a branch are packed by these.
     workspace = models.ForeignKey(

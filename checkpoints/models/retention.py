@@ -134,3 +134,59 @@ class Deletion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.what} {short(self.thread_id)}"
+
+
+class RetentionTask(models.Model):
+    """What a person asked for, and a worker does: the web may remove no content.
+
+    It stays open until it was done or refused, so a worker that dies loses none.
+    """
+
+    class What(models.TextChoices):
+        ARCHIVE = "archive", "archive it now"
+        RESTORE = "restore", "restore it"
+        SHRED = "shred", "delete it for good"
+        SWEEP = "sweep", "run retention now"
+
+    class Outcome(models.TextChoices):
+        OPEN = "open"
+        DONE = "done"
+        REFUSED = "refused"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
+    thread = models.ForeignKey(
+        Thread, models.PROTECT, null=True, related_name="retention_tasks"
+    )
+    what = models.CharField(max_length=10, choices=What)
+    reason = SealedField(null=True, outlives=True, help_text="A person's words.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    outcome = models.CharField(max_length=10, choices=Outcome, default=Outcome.OPEN)
+    answer = models.CharField(
+        max_length=400, blank=True, help_text="What was done, or why not; ids only."
+    )
+    asked_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+    done_at = models.DateTimeField(null=True, editable=False)
+
+    objects = ScopedManager()
+
+    class Meta:
+        constraints = [
+            # Asked twice, it is done once.
+            models.UniqueConstraint(
+                fields=["workspace", "thread"],
+                name="retention_task_open_once",
+                condition=Q(outcome="open"),
+                nulls_distinct=False,
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["asked_at"],
+                name="retention_task_open",
+                condition=Q(outcome="open"),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.what} {short(self.thread_id) if self.thread_id else ''}".strip()

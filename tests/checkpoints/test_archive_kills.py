@@ -1,0 +1,130 @@
+"""Killed anywhere while archiving, pruning, shredding or restoring, it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from checkpoints.access import Reason, unscoped
+from checkpoints.log import archive, source
+from checkpoints.models import Archive, CheckpointDelta, Deletion, Thread
+from checkpoints.stores import configured
+from tests.checkpoints.archives import (
+    ROOT,
+    database,
+    empty_database,
+    grow,
+    looking_at,
+    states,
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(settings, tmp_path) -> Command:
+    """Runs manage.py on the test's database; at each of `points` it dies, once."""
+    settings.BLOB_DIR = tmp_path / "blobs"
+
+    def command(
+        *words: str, points: tuple[str, ...] = (), on: str = "", dies: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        name = on or str(connection.settings_dict["NAME"])
+        done = subprocess.run(
+            [sys.executable, "manage.py", *words],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DATABASE_URL": database(name),
+                "BLOB_DIR": str(settings.BLOB_DIR),
+                "HOLDPOINT_FAILPOINTS": ",".join(points),
+                "HOLDPOINT_FAILPOINTS_REACHED": str(tmp_path),
+            },
+            text=True,
+            capture_output=True,
+        )
+        expected = -signal.SIGKILL if dies else 0
+        assert done.returncode == expected, done.stdout + done.stderr
+        return done
+
+    return command
+
+
+@pytest.fixture
+def thread(make_thread, alice) -> Iterator[Thread]:
+    with unscoped(Reason.TEST):
+        yield grow(make_thread(owner=alice))[0].thread
+
+
+ARCHIVING = (
+    "archive: keys written",
+    "archive: written",
+    "archive: read back",
+    "prune: before commit",
+    "prune: committed",
+)
+RESTORING = (
+    "restore: before skeleton",
+    "restore: skeleton",
+    "restore: verified",
+    "restore: inserted",
+    "restore: before commit",
+)
+
+
+def test_archiving_goes_on_wherever_it_was_killed(thread, command):
+    before = states(thread.pk)
+    archive_it = ("archive", "thread", str(thread.pk), "--prune")
+    for _ in ARCHIVING[:-1]:
+        command(*archive_it, points=ARCHIVING, dies=True)
+        assert states(thread.pk) == before
+    command(*archive_it, points=ARCHIVING, dies=True)
+    command(*archive_it, points=ARCHIVING)
+    assert not CheckpointDelta.objects.exists()
+    [archived] = Archive.objects.exclude(status="deleted")
+    assert archived.status == "pruned"
+    assert Deletion.objects.count() == 1
+    # What the killed attempts had written is not left lying about.
+    names = {name.rpartition("/")[0] for name in configured().names("archive/")}
+    assert names == {archived.object_name}
+    command("archive", "restore", str(thread.pk))
+    assert states(thread.pk) == before
+
+
+def test_restoring_into_an_empty_database_goes_on_wherever_it_was_killed(
+    thread, command, tmp_path
+):
+    before = states(thread.pk)
+    archived = archive.write(thread.pk)
+    kept = tmp_path / "kept.jsonl.zst"
+    source.export(archived.store, archived.object_name, kept)
+    restore_it = ("archive", "restore", str(kept))
+    with empty_database() as name:
+        for _ in RESTORING:
+            command(*restore_it, points=RESTORING, on=name, dies=True)
+        assert "steps restored" in command(*restore_it, on=name).stdout
+        assert "is here already" in command(*restore_it, on=name).stdout
+        with looking_at(name):
+            assert states(thread.pk) == before
+        assert "1 threads" in command("verify_checkpoints", on=name).stdout
+
+
+def test_an_archive_is_listed_and_exported(thread, command, tmp_path):
+    command("archive", "thread", str(thread.pk))
+    kept = tmp_path / "kept.jsonl.zst"
+    command("archive", "export", str(thread.pk), str(kept))
+    assert Path(f"{kept}.keys").read_text().startswith("{")
+    assert "restored" not in command("archive", "list").stdout
+    assert (
+        Archive.objects.get().object_name
+        in command("archive", "list", "--store").stdout
+    )
