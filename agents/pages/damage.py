@@ -11,13 +11,14 @@ from checkpoints.errors import (
     BrokenChain,
     DecryptionError,
     FutureSchema,
+    Pruned,
     Shredded,
     UnknownKey,
 )
 from checkpoints.gate import Pass
 
 # What makes one thread, or one record of it, unreadable, and nothing else.
-DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Shredded, UnknownKey)
+DAMAGE = (BrokenChain, DecryptionError, FutureSchema, Pruned, Shredded, UnknownKey)
 
 
 def open_each(opened: Pass, rows: Sequence[Model], column: str) -> list[Any]:

@@ -2,7 +2,7 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens. What is named is the first bad row of a thread; the next thread is looked
+column opens, and every blob is in its store. What is named is the first bad row of a thread; the next thread is looked
 at all the same. Nothing that was opened leaves this module.
 
 A database that was put back whole to an earlier time is all right by this. Only an
@@ -21,7 +21,7 @@ from django.apps import apps
 from django.db import transaction
 from django.db.models import Model
 
-from checkpoints import gate
+from checkpoints import blobs, gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
 from checkpoints.errors import CheckpointsError
 from checkpoints.gate import Pass
@@ -29,6 +29,7 @@ from checkpoints.keys import hierarchy
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
 from checkpoints.models import (
+    Blob,
     CheckpointDelta,
     DataKey,
     Deletion,
@@ -70,6 +71,7 @@ class Tally(Seen):
 
     threads: int = 0
     keys: int = 0
+    blobs: int = 0
     records: int = 0  # sealed columns, beside deltas and segments
     shredded: int = 0  # threads whose keys were destroyed: nothing of them opens
     pruned: int = 0  # threads whose content went, by the deletion journal
@@ -180,6 +182,12 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
+    for blob in Blob.objects.filter(thread=thread).order_by("pk").iterator():
+        try:
+            blobs.read(opened, blob)
+        except CheckpointsError as error:
+            raise Bad(Blob, blob.pk, str(error)) from None
+        tally.blobs += 1
     return tally
 
 

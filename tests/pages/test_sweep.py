@@ -104,8 +104,16 @@ def operator(person: Person) -> bool:
     return person.operates
 
 
+def admin(person: Person) -> bool:
+    return person.role is Role.ADMIN
+
+
 def approver(person: Person) -> bool:
     return person.decides
+
+
+def auditing(person: Person) -> bool:
+    return person.role in (Role.AUDITOR, Role.ADMIN)
 
 
 def key() -> dict[str, str]:
@@ -195,6 +203,17 @@ ROUTES = {
     ),
     "agents:cancel": Route(
         lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
+    ),
+    "agents:audit": Route(may_get=auditing),
+    "agents:audit_jsonl": Route(may_get=auditing),
+    "agents:audit_csv": Route(may_get=auditing),
+    "agents:audit_verifier": Route(may_get=auditing),
+    "agents:audit_verify": Route(get=False, send=no_ids, may_post=auditing),
+    "agents:retention": Route(
+        send=lambda things: {"do": "run"}, may_get=admin, may_post=admin
+    ),
+    "agents:thread_retention": Route(
+        of_thread, send=lambda things: {"do": "pin"}, may_post=operator
     ),
     "agents:preferences": Route(
         get=False, send=lambda things: {"theme": "dark"}, public=True

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.http import Http404
 
 from agents.models import ToolCall
+from agents.pages.damage import DAMAGE
 from agents.pages.thread.cards import card, message_id, messages, pretty, unchanged
 from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import DiffView, diff_view
@@ -52,13 +53,16 @@ def inspect(
 
 
 def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[str, Any]:
-    base = _base(subject, history, place.base)
+    note = ""
+    try:
+        base = _base(subject, history, place.base)
+    except DAMAGE as damage:  # of another branch: this one can be looked at
+        base, note = None, f"The step to compare with cannot be opened. {damage}"
     if base is not None:
         base_step, base_label, before = base
         view = shown(subject.agent, before, history.state_at(at.step))
         (before, after), note = view.states, view.note
     else:
-        note = ""
         base_step, base_label = at.step - 1, ""
         before, after = _neighbours(history, at.step)
     return {

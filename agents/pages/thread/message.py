@@ -5,12 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from django import forms
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST
 
 from agents.errors import AgentsError
+from agents.pages.damage import DAMAGE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, invalid
 from agents.pages.thread.page import page_context
@@ -60,6 +62,9 @@ def message(request: MemberRequest, pk: UUID) -> HttpResponse:
     except (AgentsError, FutureSchema) as error:
         form.add_error("message", str(error))
         return _again(request, pk, branch.pk, form)
+    except DAMAGE as damage:
+        messages.error(request, f"The message was not sent. {damage}")
+        return hx_location(request, Place(pk, branch.pk).page)
     return hx_location(
         request, Place(pk, branch.pk).page, say="Message sent to the agent"
     )

@@ -20,6 +20,7 @@ from django.shortcuts import get_object_or_404
 
 from agents.models import Run, ToolCall
 from agents.pages.damage import DAMAGE, open_each
+from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.steps import Step, has_failed
 from agents.tools import Agent, registry
@@ -91,6 +92,7 @@ class Subject:
     history: History | None  # None: sealed
     opened: Pass | None
     damage: CheckpointsError | None = None
+    gone: Gone | None = None
     people: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -205,7 +207,9 @@ def load(
         history=None,
         opened=None,
     )
-    if principal.may_read:
+    if not principal.may_read:
+        subject.gone = gone(thread, None)
+    else:
         try:
             _open(subject, principal, purpose)
         except DAMAGE as damage:
@@ -243,12 +247,17 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
         steps=f"0-{subject.branch.head_step}",
     )
     subject.opened = opened
-    subject.title = opened.open(thread, "title") or subject.title
+    subject.gone = gone(thread, opened)
+    [title] = open_each(opened, [thread], "title")
+    subject.title = title or subject.title
     names = open_each(opened, subject.branches, "name")
     subject.names = {
         branch.pk: name or _sealed_name(branch)
         for branch, name in zip(subject.branches, names, strict=True)
     }
+    if subject.gone is not None:
+        subject.opened = None
+        return
     subject.history = read(opened, subject.branch)
     subject.steps = subject.history.records
 

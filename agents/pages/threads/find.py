@@ -18,7 +18,7 @@ from checkpoints.access import UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass
 from checkpoints.ids import short
-from checkpoints.models import Branch, Thread
+from checkpoints.models import Branch, Deletion, Thread
 
 # A queryset of annotated threads, and one of them: the annotations of `annotated` and
 # `by_activity` are not known to their types.
@@ -28,7 +28,7 @@ Found = Any
 PAGE = 25  # rows
 SEARCHED = 2_000  # titles that are opened for one search
 
-VIEWS = ("all", "waiting", "running", "failed", "done", "forked")
+VIEWS = ("all", "waiting", "running", "failed", "done", "forked", "archived")
 STATUSES = {
     "waiting": [Run.Status.WAITING],
     "running": [Run.Status.RUNNING, Run.Status.READY],
@@ -95,9 +95,11 @@ def annotated(principal: UserPrincipal) -> Threads:
     run = Run.objects.filter(**of_thread).order_by(
         Case(When(status__in=Run.LIVE, then=0), default=1), "-created_at"
     )
+    gone = Deletion.objects.for_user(principal).filter(**of_thread).order_by("-at")
     return Thread.objects.for_user(principal).annotate(
         run_id=Subquery(run.values("pk")[:1]),
         run_status=Subquery(run.values("status")[:1]),
+        gone=Subquery(gone.values("what")[:1]),
         is_forked=Exists(Branch.objects.filter(**of_thread, parent__isnull=False)),
     )
 
@@ -107,6 +109,8 @@ def filtered(threads: Threads, filters: Filters) -> Threads:
         threads = threads.filter(run_status__in=STATUSES[filters.view])
     elif filters.view == "forked":
         threads = threads.filter(is_forked=True)
+    elif filters.view == "archived":
+        threads = threads.exclude(pruned_at=None)
     if filters.agent:
         of_agent = Run.objects.filter(
             thread=OuterRef("pk"), agent_version__agent__name=filters.agent
@@ -122,6 +126,7 @@ def counts_of(threads: Threads) -> dict[str, int]:
     counts: dict[str, int] = threads.aggregate(
         all=Count("pk"),
         forked=Count("pk", filter=Q(is_forked=True)),
+        archived=Count("pk", filter=Q(pruned_at__isnull=False)),
         **{
             view: Count("pk", filter=Q(run_status__in=statuses))
             for view, statuses in STATUSES.items()

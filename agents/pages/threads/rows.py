@@ -17,7 +17,7 @@ from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.gate import Pass
 from checkpoints.ids import short
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
+from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Deletion, Thread
 
 SPARKS = 14  # steps in the little chart of a row
 
@@ -46,6 +46,7 @@ class Row:
     tokens: int = 0
     bars: list[Bar] = field(default_factory=list)
     readable: bool = True
+    gone: str = ""  # "archived", "deleted"
 
     @property
     def agent(self) -> str:
@@ -103,9 +104,17 @@ def rows_of(
                 tokens=tokens,
                 bars=bars.get(branch.pk, []),
                 readable=title is not None or opened is None,
+                gone=_gone(thread),
             )
         )
     return rows
+
+
+def _gone(thread: Found) -> str:
+    """Where its content went; empty while it is here."""
+    if thread.pruned_at is None:
+        return ""
+    return "deleted" if thread.gone == Deletion.What.SHREDDED else "archived"
 
 
 def _of_run(branches: Sequence[Branch], run: Run | None) -> Branch:

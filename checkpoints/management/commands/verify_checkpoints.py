@@ -86,7 +86,8 @@ class Command(BaseCommand):
 def _said(tally: Tally) -> str:
     said = (
         f"{tally.threads:,} threads: {tally.steps:,} steps, {tally.segments:,} "
-        f"segments, {tally.records:,} other sealed records, {tally.keys:,} keys"
+        f"segments, {tally.blobs:,} blobs, {tally.records:,} other sealed records, {tally.keys:,} "
+        "keys"
     )
     if tally.shredded:
         said += f"; {tally.shredded:,} threads are shredded"
