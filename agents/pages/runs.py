@@ -45,7 +45,9 @@ def _find(principal: UserPrincipal, show: str) -> list[Run]:
     return list(
         Run.objects.for_user(principal)
         .filter(status__in=SHOWN[show])
-        .select_related("thread", "branch", "agent_version__agent", "started_by")
+        .select_related(
+            "thread", "branch", "grant", "agent_version__agent", "started_by"
+        )
         .order_by("-created_at")[:LIMIT]
     )
 
@@ -72,7 +74,13 @@ def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
 
 def _tag(show: str, runs: list[Run]) -> str:
     return live.tag(
-        [show, *(f"{run.pk} {run.status} {run.steps} {run.worker}" for run in runs)]
+        [
+            show,
+            *(
+                f"{run.pk} {run.status} {run.steps} {run.worker} {run.needs_owner}"
+                for run in runs
+            ),
+        ]
     )
 
 
@@ -129,7 +137,9 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
-    return hx_location(request, _thread(again), say="A new run goes on from the head.")
+    same = again.pk == run.pk
+    say = "The run goes on." if same else "A new run goes on from the head."
+    return hx_location(request, _thread(again), say=say)
 
 
 @require_POST
