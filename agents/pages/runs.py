@@ -77,7 +77,7 @@ def _tag(show: str, runs: list[Run]) -> str:
         [
             show,
             *(
-                f"{run.pk} {run.status} {run.steps} {run.worker} {run.needs_owner}"
+                f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
                 for run in runs
             ),
         ]
@@ -137,9 +137,8 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
-    same = again.pk == run.pk
-    say = "The run goes on." if same else "A new run goes on from the head."
-    return hx_location(request, _thread(again), say=say)
+    said = "The run goes on." if again == run else "A new run goes on from the head."
+    return hx_location(request, _thread(again), say=said)
 
 
 @require_POST

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from checkpoints.errors import BrokenChain, DecryptionError
+from checkpoints.errors import BrokenChain, DecryptionError, UnknownKey
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
@@ -64,7 +64,7 @@ class _Walk:
         self.line = line
         self.rows_from = line.last + 1 if rows_from is None else rows_from
         self.keys = _keys(line)
-        self.mac_key = hierarchy.thread_keys(line.thread_id).mac
+        self.mac_key = self.keys[_mac_key(line)].secret
         self.rows = {sealed.row.step: sealed.row for sealed in line.steps}
         self.parts = iter(line.parts)
         self.part = next(self.parts)
@@ -152,18 +152,17 @@ class _Walk:
         for step, plain in enumerate(packed.plains, packed.first):
             if step > last:
                 break
-            if step >= self.rows_from:
-                row = self.rows.get(step)
-                if row is None:
-                    raise self._missing(step)
-                if (row.id, row.branch_id) != (packed.id_at(step), packed.branch):
-                    raise self._not_as_written(step)
-                if mac is not None:
-                    self._verify_link(row, mac, parent, plain)
-                mac = row.state_mac
-            else:
+            if step < self.rows_from:
                 mac = None  # the first row is believed; the next ones have to follow
-            parent = packed.id_at(step)
+                continue
+            row = self.rows.get(step)
+            if row is None:
+                raise self._missing(step)
+            if row.branch_id != packed.branch or not packed.is_at(step, row.id):
+                raise self._not_as_written(step)
+            if mac is not None:
+                self._verify_link(row, mac, parent, plain)
+            parent, mac = row.id, row.state_mac
         return mac
 
     def _step(self, sealed: SealedStep) -> None:
@@ -253,4 +252,12 @@ def _keys(line: Line) -> dict[UUID, envelope.DataKey]:
                 " thread."
             )
         wanted.add(key)
-    return hierarchy.data_keys_seen_alive(wanted)
+    return hierarchy.data_keys_seen_alive(wanted | {_mac_key(line)})
+
+
+def _mac_key(line: Line) -> UUID:
+    key = line.parts[-1].mac_key
+    if key is None:
+        hierarchy.sealing_key(line.thread_id)  # destroyed with it: says so
+        raise UnknownKey(f"Thread {short(line.thread_id)} has no MAC key.")
+    return key
