@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Greatest
 
 from agents.models import Run
@@ -19,8 +19,9 @@ from agents.pure.engine import Failure
 from agents.pure.labels import first_words
 from agents.runs.begin import abandon_calls, follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
+from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import CheckpointsError, Fenced
+from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
 from checkpoints.gate import seal
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit
 from checkpoints.models import Checkpoint, ThreadInput
@@ -46,6 +47,23 @@ def suspend(claim: Claim, save: Also) -> None:
             raise CancelledMeanwhile
 
 
+def need_owner(claim: Claim) -> None:
+    """Leave the run to whoever takes it over: whom it acts for may no longer.
+
+    Raises Fenced, and CancelledMeanwhile.
+    """
+
+    def revoke() -> None:
+        grants.revoke(
+            Q(pk=claim.run.grant_id),
+            workspace_id=claim.run.workspace_id,
+            why="no longer permitted",
+            via="worker",
+        )
+
+    suspend(claim, revoke)
+
+
 def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:
     """Let the run go for a while, for a reason that people read: it goes on by itself.
 
@@ -63,9 +81,17 @@ def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:
             rung_at=None,
             wake_at=ClockTimestamp() + wait,
             error_class=failure.error_class,
-            error=seal(claim.run, "error", clean(failure.reason)[0]),
+            error=_sealed(claim.run, failure),
         ):
             raise CancelledMeanwhile
+
+
+def _sealed(run: Run, failure: Failure) -> bytes | None:
+    """The reason; None where what is away is the keys: the error's class says so."""
+    try:
+        return seal(run, "error", clean(failure.reason)[0])
+    except KeysUnavailable:
+        return None
 
 
 def succeed(claim: Claim, save: Also) -> None:

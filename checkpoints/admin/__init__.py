@@ -1,10 +1,15 @@
-"""Operators' pages over the log: metadata only. Who may do what is in `people`."""
+"""Operators' pages over the log: metadata only. Who may do what is in `people`, keys in `keys`."""
 
 from __future__ import annotations
 
-from django.contrib import admin
+from uuid import UUID
 
-from checkpoints.admin import people
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from checkpoints import grants
+from checkpoints.admin import keys, people
 from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
     Archive,
@@ -15,7 +20,6 @@ from checkpoints.models import (
     Branch,
     Checkpoint,
     CheckpointDelta,
-    DataKey,
     Deletion,
     Grant,
     RetentionPolicy,
@@ -24,10 +28,9 @@ from checkpoints.models import (
     StoreMark,
     Thread,
     ThreadInput,
-    WorkspaceKey,
 )
 
-__all__ = ["people"]
+__all__ = ["keys", "people"]
 
 
 @admin.register(Grant)
@@ -36,6 +39,28 @@ class GrantAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "created_at"]
     list_select_related = ["workspace", "thread", "user"]
     search_fields = ["=id", "=thread__id", "user__username"]
+    actions = ["revoke"]
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("checkpoints.change_grant")
+
+    @admin.action(permissions=["revoke"], description="Revoke selected grants")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Grant]) -> None:
+        """Their runs open nothing more, and wait for somebody who takes them over."""
+        by_workspace: dict[UUID, list[UUID]] = {}
+        for pk, workspace in queryset.values_list("pk", "workspace_id"):
+            by_workspace.setdefault(workspace, []).append(pk)
+        ended = sum(
+            grants.revoke(
+                Q(pk__in=ids),
+                workspace_id=workspace,
+                why="revoked by hand",
+                via="admin",
+                by_id=request.user.pk,
+            )
+            for workspace, ids in by_workspace.items()
+        )
+        self.message_user(request, f"Revoked: {ended}. Their runs wait for an owner.")
 
 
 @admin.register(Thread)
@@ -112,30 +137,6 @@ class CheckpointDeltaAdmin(ReadOnlyAdmin):
     list_filter = ["workspace"]
     list_select_related = ["checkpoint", "thread", "branch"]
     search_fields = ["=checkpoint__id", "=thread__id"]
-
-
-@admin.register(WorkspaceKey)
-class WorkspaceKeyAdmin(ReadOnlyAdmin):
-    list_display = ["id", "workspace", "version", "kek", "created_at", "rewrapped_at"]
-    list_filter = ["workspace", "kek"]
-    list_select_related = ["workspace"]
-    search_fields = ["=id", "kek"]
-
-
-@admin.register(DataKey)
-class DataKeyAdmin(ReadOnlyAdmin):
-    list_display = [
-        "id",
-        "workspace",
-        "thread",
-        "purpose",
-        "version",
-        "created_at",
-        "destroyed_at",
-    ]
-    list_filter = ["workspace", "purpose", ("destroyed_at", admin.EmptyFieldListFilter)]
-    list_select_related = ["workspace", "thread"]
-    search_fields = ["=id", "=thread__id"]
 
 
 @admin.register(AuditEvent)

@@ -189,7 +189,7 @@ def load(
     thread = get_object_or_404(Thread.objects.for_user(principal), pk=thread_id)
     branches = list(thread.branches.order_by("created_at", "pk"))
     runs = list(
-        thread.runs.select_related("agent_version__agent")
+        thread.runs.select_related("agent_version__agent", "grant")
         .defer("agent_version__spec", "error")
         .order_by("created_at", "pk")
     )
