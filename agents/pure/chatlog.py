@@ -13,13 +13,15 @@ call and the tool's name; what else a client wrote beside them is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.errors import MalformedLog
 from checkpoints.errors import NotJson, NotStorable
-from checkpoints.pure import codec
+from checkpoints.pure import codec, refs
+from checkpoints.pure.envelope import NIL
+from checkpoints.pure.refs import Large
 from checkpoints.pure.strict import MAX_DEPTH
 
 ROLES = ("user", "assistant", "tool")
@@ -28,6 +30,8 @@ STEP_DEPTH = 8  # levels that a step puts around what it stores, and some to spa
 SHOWN_LENGTH = 40  # characters of what was found, in a message
 ID_LENGTH = 200  # characters; what Thread.external_id holds
 TOOL_LENGTH = 200  # characters; more is no tool's name
+MOST_INLINE = 1024 * 1024  # bytes of a text; a longer one is a blob in any case
+LARGEST = 64 * 1024 * 1024  # bytes; what a blob holds
 MODEL_LENGTH = 100  # characters; what Checkpoint.model_requested holds
 
 
@@ -120,7 +124,9 @@ def _conversation(value: Any, where: str) -> Conversation:
         for key, fact in value.items()
         if key not in ("id", "model", "messages", "tools")
     }
-    _check_fits([*system, facts], f"{prefix}what is beside the messages")
+    _check_fits(
+        {"params": system, "facts": facts}, f"{prefix}what is beside the messages"
+    )
     return Conversation(
         id=_name(value, "id", ID_LENGTH, prefix),
         model=_name(value, "model", MODEL_LENGTH, prefix),
@@ -263,11 +269,26 @@ def _check_fits(value: Any, at: str) -> None:
             f"{at} is nested more than {MAX_DEPTH - STEP_DEPTH} levels deep."
         )
     try:
-        size = len(codec.canonical(value))
+        codec.check_structure(value)
+        size = len(codec.canonical(refs.extract(value, MOST_INLINE, _put_away(at))))
     except NotStorable as wrong:
         raise MalformedLog(f"{at} cannot be stored: {wrong}") from wrong
     if size > codec.MAX_BYTES // 3:
         raise MalformedLog(f"{at} is larger than {codec.MAX_BYTES // 3} bytes.")
+
+
+def _put_away(at: str) -> Callable[[Large], refs.Ref]:
+    """What is large goes into the blob store: it counts for nothing here."""
+
+    def take(large: Large) -> refs.Ref:
+        if len(large.content) > LARGEST:
+            raise MalformedLog(
+                f"{at} holds a value of {len(large.content):,} bytes; {LARGEST:,} are"
+                " allowed."
+            )
+        return refs.ref(NIL, len(large.content), large.media_type, large.words)
+
+    return take
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,15 @@ from agents.pages.thread.place import TABS, Place
 from agents.pages.thread.rights import actions, composer, waiting
 from agents.pages.thread.status import branch_menu, siblings, thread_status, version
 from agents.pages.thread.steps import Step, step_list
-from agents.pages.thread.subject import Subject, calls_of, load, marks, queued, totals
+from agents.pages.thread.subject import (
+    Subject,
+    calls_of,
+    load,
+    marks,
+    queued,
+    totals,
+    why_paused,
+)
 
 POLL = "every 2s"
 PANES = ("steps", "step", "inspector")  # one at a time on a phone
@@ -92,6 +100,7 @@ def page_context(
         "actions": actions(subject, at),
         "composer": composer(subject, calls),
         "queued": queued(subject),
+        "paused": why_paused(subject),
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,
