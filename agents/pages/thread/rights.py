@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.models import Approval, Run, ToolCall
-from agents.pages.thread.steps import Wait
+from agents.pages.thread.steps import Step, Wait
 from agents.pages.thread.subject import Subject
 from agents.tools import registry
 
@@ -60,13 +60,13 @@ def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
     return Wait(said, since, approval.pk, approval.number)
 
 
-def actions(subject: Subject) -> Actions:
+def actions(subject: Subject, at: Step | None) -> Actions:
     principal, run = subject.principal, subject.run
     if not principal.may_operate or subject.sealed:
         return Actions(False, None, None, "" if subject.sealed else VIEWER)
     newer = subject.newer
     return Actions(
-        fork=True,
+        fork=at is None or subject.future(at.step) is None,
         cancel=run if run and run.is_live and not run.cancel_requested else None,
         retry=run if run and _may_be_retried(run) and not newer else None,
         take_over=run if run and run.needs_owner and not newer else None,

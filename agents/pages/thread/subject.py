@@ -256,7 +256,7 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
     subject.opened = opened
     subject.gone = gone(thread, opened)
     [title] = open_each(opened, [thread], "title")
-    subject.title = title or subject.title
+    subject.title = title or f"{subject.title}: its title cannot be opened"
     names = open_each(opened, subject.branches, "name")
     subject.names = {
         branch.pk: name or _sealed_name(branch)
