@@ -30,7 +30,7 @@ from agents.wake import ring
 from checkpoints import audit, gate
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import NotPermitted
+from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.log import hydrate, threads
 from checkpoints.models import (
     Branch,
@@ -183,7 +183,10 @@ def fork_run(
         threads=[checkpoint.thread],
         steps=str(checkpoint.step),
     )
-    state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    try:
+        state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    except (Pruned, Shredded) as gone:
+        raise NotPermitted(str(gone)) from None
     ops, label = edit_ops(state, edits)
     with transaction.atomic():
         branch = threads.fork(
