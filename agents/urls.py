@@ -3,6 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver
 
 from agents.pages import fork, runs, shell, start
+from agents.pages.audit import views as audit
 from agents.pages.inbox import views as inbox
 from agents.pages.retention import urls as retention
 from agents.pages.thread import urls as thread
@@ -18,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *fork.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,
+    *audit.urlpatterns,
     *retention.urlpatterns,
     *shell.urlpatterns,
 ]

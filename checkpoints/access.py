@@ -70,6 +70,11 @@ class UserPrincipal:
         return self.role is not Role.AUDITOR
 
     @property
+    def may_audit(self) -> bool:
+        """Whether the audit log may be read, verified and exported."""
+        return self.role in {Role.AUDITOR, Role.ADMIN}
+
+    @property
     def may_operate(self) -> bool:
         """Whether runs may be started, messaged, edited and forked."""
         return self.role in {Role.OPERATOR, Role.ADMIN}

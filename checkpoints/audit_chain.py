@@ -9,6 +9,7 @@ would make readers wait for each other. What a row's hash covers is said in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -17,7 +18,8 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Q
 
-from checkpoints.access import Reason, ScopedQuerySet
+from checkpoints import audit
+from checkpoints.access import Reason, ScopedQuerySet, UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent, AuditLink, AuditPending, Workspace
 from checkpoints.pure import audit_proof
@@ -25,6 +27,7 @@ from checkpoints.pure.audit_proof import Fault, Head, Row, Verdict
 
 BATCH = 1_000  # events that one transaction links
 READ = 5_000  # rows that one query reads
+NEWEST = 50_000  # rows that a page verifies: some seconds
 UNLINKED_FOR = timedelta(minutes=1)  # so long, and no linker is at work
 
 # As `audit_proof.FIELDS`, but for the ids of workspace, actor and object.
@@ -173,6 +176,104 @@ def verify_audit(
         )
         return Verdict(verdict.start, verdict.head, fault)
     return verdict
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found the last time that the log, or its newest part, was verified."""
+
+    first: int
+    number: int  # of the last row that holds
+    at: datetime
+    what: str = ""  # is wrong, if anything is; then with which row and event
+    bad: int = 0
+    bad_event: UUID | None = None
+
+    @property
+    def fault(self) -> bool:
+        return bool(self.what)
+
+
+def record_verdict(
+    verdict: Verdict,
+    *,
+    workspace: Workspace | None,
+    by: UserPrincipal | None = None,
+    via: str = "web",
+) -> None:
+    """Write down what was found, in the log itself."""
+    fault = verdict.fault
+    audit.record(
+        by,
+        "verify_audit",
+        obj=workspace,
+        workspace_id=workspace.pk if workspace else None,
+        via=via,
+        outcome="broken" if fault else "ok",
+        first=verdict.start.number + 1,
+        number=verdict.head.number,
+        hash=verdict.head.hash.hex(),
+        what=fault.what if fault else None,
+        bad=fault.number if fault else None,
+        event=(fault.event or _event_at(workspace, fault.number)) if fault else None,
+    )
+
+
+def verify_newest(by: UserPrincipal) -> Verified:
+    """Verify the newest NEWEST rows of the person's workspace, and record what was found.
+
+    Where there are no more, that is all of them.
+    """
+    workspace = Workspace.objects.get(pk=by.workspace_id)
+    start = head_at(workspace.pk, head_of(workspace.pk).number - NEWEST)
+    verdict = verify_audit(workspace.pk, start=start)
+    record_verdict(verdict, workspace=workspace, by=by)
+    found = last_verified(workspace.pk)
+    assert found is not None  # it was recorded just now
+    return found
+
+
+def last_verified(workspace_id: UUID) -> Verified | None:
+    """How the workspace's log stands. A part that holds does not mend what is before it."""
+    events = AuditEvent.objects.unscoped(Reason.AUDIT).filter(
+        workspace_id=workspace_id,
+        object_type="checkpoints.workspace",  # by the index of objects
+        object_id=workspace_id,
+        action="verify_audit",
+    )
+    newest: Verified | None = None
+    for event in events.order_by("-position")[:20]:
+        found = _verified(event)
+        if newest is None:
+            newest = found
+        if found.fault and (newest is found or found.bad < newest.first):
+            return found
+        if found.first == 1:
+            break
+    return newest
+
+
+def _verified(event: AuditEvent) -> Verified:
+    said = event.detail
+    return Verified(
+        first=int(said.get("first", 1)),
+        number=int(said.get("number", 0)),
+        at=event.at,
+        what=str(said.get("what", "")),
+        bad=int(said.get("bad", 0)),
+        bad_event=UUID(said["event"]) if said.get("event") else None,
+    )
+
+
+def _event_at(workspace: Workspace | None, number: int) -> UUID | None:
+    links = _links(workspace.pk if workspace else None).filter(number=number)
+    return links.values_list("event_id", flat=True).first()
+
+
+def covers(link: AuditLink, event: AuditEvent) -> bool:
+    """Whether the link's hash is that of this event and of what the link says is before."""
+    found = _event(getattr(event, column) for column in _COLUMNS)
+    return audit_proof.link(bytes(link.previous), found) == bytes(link.hash)
 
 
 def _unlinked(workspace_id: UUID | None) -> AuditEvent | None:

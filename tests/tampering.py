@@ -21,5 +21,6 @@ def tamper(sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         cursor.execute(sql, values or None)
         count = cursor.rowcount
         cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")  # as every transaction begins
     hierarchy.forget()
     return int(count)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
 from django.utils.crypto import salted_hmac
@@ -81,8 +82,8 @@ def address_of(request: HttpRequest) -> str:
 
 
 def member(
-    view: Callable[Concatenate[MemberRequest, P], HttpResponse],
-) -> Callable[Concatenate[HttpRequest, P], HttpResponse]:
+    view: Callable[Concatenate[MemberRequest, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Let members of a workspace in; send others to sign in, or say what is missing.
 
     A fragment that is asked for after the session ended answers 401 with a redirect
@@ -93,7 +94,7 @@ def member(
     @wraps(view)
     def inner(
         request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs
-    ) -> HttpResponse:
+    ) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return login_expired(request)
         principal = principal_of(request)

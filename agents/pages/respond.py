@@ -6,15 +6,20 @@ view swaps one part of the page. These helpers are the one place that knows both
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render, resolve_url
 from django.template.loader import render_to_string
 from django.utils.encoding import iri_to_uri
 from django_htmx.http import HttpResponseClientRedirect
+
+from checkpoints.db import session
 
 if TYPE_CHECKING:
     from django_htmx.middleware import HtmxDetails
@@ -81,6 +86,36 @@ def hx_location(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse
 def see_other(to: str) -> HttpResponse:
     """A redirect that is fetched with GET whatever came before (303)."""
     return HttpResponse(status=303, headers={"Location": iri_to_uri(resolve_url(to))})
+
+
+def download(
+    request: HttpRequest, pieces: Iterator[str], *, name: str, content_type: str
+) -> StreamingHttpResponse:
+    """A file that is made while it is sent, so that its size is no matter.
+
+    A streamed body runs after the view: each piece is fetched as the same role, for the
+    workspace that the view was in.
+    """
+    here = session.current()
+
+    def fetch() -> bytes | None:
+        with session.acting_as(here.role):
+            if here.workspace is not None:
+                session.enter(here.workspace)
+            piece = next(pieces, None)
+        return None if piece is None else piece.encode()
+
+    async def sent() -> AsyncIterator[bytes]:
+        while (piece := await sync_to_async(fetch)()) is not None:
+            yield piece
+
+    # Each kind of server wants its own kind of iterator, and would hold all of another.
+    served_async = isinstance(request, ASGIRequest)
+    response = StreamingHttpResponse(
+        sent() if served_async else iter(fetch, None), content_type=content_type
+    )
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 def said(request: HttpRequest, text: str, *, level: str = "success") -> str:

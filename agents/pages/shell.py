@@ -27,6 +27,7 @@ SHORTCUTS = (
             ("Inbox", ("g i",)),
             ("Threads", ("g t",)),
             ("Runs", ("g r",)),
+            ("Audit, for auditors and admins", ("g l",)),
             ("This page", ("?",)),
             ("Search, where there is a search", ("/",)),
             ("Close what is open, leave a field", ("Esc",)),

@@ -84,6 +84,11 @@ def count(number: int | None) -> str:
     return str(number)
 
 
+def exact(number: int) -> str:
+    """A number that is one: `18,402`."""
+    return f"{number:,}"
+
+
 def duration(length: timedelta | float | None) -> str:
     """A time span, from a timedelta or milliseconds: `210ms`, `1.1s`, `6m 12s`, `3d 2h`."""
     if length is None:

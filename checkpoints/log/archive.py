@@ -240,7 +240,8 @@ def _one_moment() -> Iterator[None]:
         with transaction.atomic(durable=True):
             yield
     finally:
-        raw.isolation_level = None
+        if not raw.closed:  # a lost connection is not used again
+            raw.isolation_level = None
 
 
 def _write_lines(thread: Thread, archive: Archive, parts: source.Parts) -> int:

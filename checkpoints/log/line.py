@@ -28,6 +28,7 @@ class Part(NamedTuple):
     head: UUID | None
     head_step: int
     head_mac: bytes
+    mac_key: UUID | None  # the thread's; None: destroyed
 
 
 class SealedSegment(NamedTuple):
@@ -109,6 +110,7 @@ def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line
                     head=row["id"],
                     head_step=until,
                     head_mac=row["state_mac"],
+                    mac_key=row["data_key"],
                 )
             )
     # A branch leaves its parent after the parent left its own.
@@ -162,6 +164,12 @@ _ALIVE = f"""= ANY (ARRAY(
     SELECT id FROM {DataKey._meta.db_table}
     WHERE thread_id = %(thread)s AND destroyed_at IS NULL
 ))"""  # noqa: S608
+_MAC_KEY = f"""(
+    SELECT id FROM {DataKey._meta.db_table}
+    WHERE thread_id = %(thread)s AND purpose = '{DataKey.Purpose.MAC}'
+      AND destroyed_at IS NULL
+    ORDER BY version DESC LIMIT 1
+)"""  # noqa: S608
 # Each branch of the line gives its steps up to where the next one left it.
 _OWN_STEPS = """ON c.thread_id = %(thread)s AND c.branch_id = line.id
  AND c.step > line.fork_step AND c.step <= line.last"""
@@ -218,6 +226,7 @@ _PARTS = f"""
         parent_id="line.forked_from_id",
         id="line.head_id",
         state_mac="line.head_mac",
+        data_key=_MAC_KEY,
     )
 }
 FROM line LEFT JOIN {Checkpoint._meta.db_table} f ON f.id = line.forked_from_id

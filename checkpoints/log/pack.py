@@ -16,8 +16,7 @@ from django.db import connection
 
 from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal
-from checkpoints.errors import CheckpointsError, UnknownKey
-from checkpoints.ids import short
+from checkpoints.errors import CheckpointsError
 from checkpoints.keys import hierarchy
 from checkpoints.log.segments import Run, SegmentWriter
 from checkpoints.models import Branch, CheckpointDelta, DataKey, Segment
@@ -57,7 +56,7 @@ def pack_branch(
     branch = (
         Branch.objects.unscoped(Reason.PACK).select_related("thread").get(pk=branch_id)
     )
-    key = _newest_key(branch.thread_id)
+    key = hierarchy.sealing_key(branch.thread_id)
     runs = _waiting(branch, force=force)
     if rewrite:
         runs += _outdated(branch, key)
@@ -128,23 +127,6 @@ def _outdated(branch: Branch, key: envelope.DataKey) -> list[Run]:
     return [
         Run(old.first_step, old.last_step, old.pk) for old in segments.defer("record")
     ]
-
-
-def _newest_key(thread_id: UUID) -> envelope.DataKey:
-    """Not `thread_keys`: another process may just have made a newer one.
-
-    Raises UnknownKey, Shredded.
-    """
-    newest = (
-        DataKey.objects.unscoped(Reason.PACK)
-        .filter(thread_id=thread_id, purpose=DataKey.Purpose.DATA)
-        .order_by("-version")
-        .values_list("pk", flat=True)
-        .first()
-    )
-    if newest is None:
-        raise UnknownKey(f"Thread {short(thread_id)} has no keys.")
-    return hierarchy.data_keys([newest])[newest]
 
 
 # A shredded thread's steps wait for ever. The index holds what waits, and nothing else.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from checkpoints.errors import BrokenChain, DecryptionError
+from checkpoints.errors import BrokenChain, DecryptionError, UnknownKey
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
@@ -64,7 +64,7 @@ class _Walk:
         self.line = line
         self.rows_from = line.last + 1 if rows_from is None else rows_from
         self.keys = _keys(line)
-        self.mac_key = hierarchy.thread_keys(line.thread_id).mac
+        self.mac_key = self.keys[_mac_key(line)].secret
         self.rows = {sealed.row.step: sealed.row for sealed in line.steps}
         self.parts = iter(line.parts)
         self.part = next(self.parts)
@@ -253,4 +253,12 @@ def _keys(line: Line) -> dict[UUID, envelope.DataKey]:
                 " thread."
             )
         wanted.add(key)
-    return hierarchy.data_keys_seen_alive(wanted)
+    return hierarchy.data_keys_seen_alive(wanted | {_mac_key(line)})
+
+
+def _mac_key(line: Line) -> UUID:
+    key = line.parts[-1].mac_key
+    if key is None:
+        hierarchy.sealing_key(line.thread_id)  # destroyed with it: says so
+        raise UnknownKey(f"Thread {short(line.thread_id)} has no MAC key.")
+    return key

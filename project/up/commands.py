@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ USAGE = """\
 ./dev lint              ruff, mypy, import-linter, djade, migrations, deployment checks
 ./dev manage …          Django's manage.py, against this folder's servers
 ./dev worker […]        one more worker, beside those of ./dev up
-./dev bench […]         the benchmarks in bench/
+./dev bench […]         the benchmarks in bench/ (--help): `storage`, `storage --json`
 
 PostgreSQL and Valkey are embedded unless DATABASE_URL and REDIS_URL are set, the model
 is a scripted one unless OPENAI_API_KEY or OPENAI_BASE_URL is. PORT chooses the port.
@@ -34,9 +35,12 @@ def worker(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    services.ensure_venv()
     env = {**services.base_environment(), "HOLDPOINT_DEMO": "True"}
-    with services.throwaway(env, durable=True) as servers:
+    with contextlib.ExitStack() as stack:
+        # What is printed here is no part of the result.
+        with contextlib.redirect_stdout(sys.stderr):
+            services.ensure_venv(venv.BENCH)
+            servers = stack.enter_context(services.throwaway(env, durable=True))
         return services.foreground(
             [venv.PYTHON, "-m", "bench", *arguments], servers.env
         )

@@ -20,6 +20,7 @@ PYTHON = str(VENV / "bin" / "python")
 RUNTIME = "requirements.txt"
 EMBEDDED = "requirements-embedded.txt"
 DEV = "requirements-dev.txt"
+BENCH = "requirements-bench.txt"
 
 
 def ensure(*locks: str) -> None:

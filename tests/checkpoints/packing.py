@@ -9,15 +9,16 @@ from checkpoints.pure import ops
 from checkpoints.pure.ops import Op
 
 
+def message(number: int) -> NewStep:
+    said = {"id": f"m{number}", "role": "assistant", "content": f"step {number}"}
+    return NewStep("model", [ops.append("/messages", said)], f"said {number}")
+
+
 def grow(branch: Branch, steps: int) -> None:
     """Append this many steps, each a message, and bring the row up to date."""
     at = writer(branch)
-    for number in range(at.step + 1, at.step + 1 + steps):
-        said = {"id": f"m{number}", "role": "assistant", "content": f"step {number}"}
-        at = commit(
-            at,
-            NewStep("model", [ops.append("/messages", said)], f"said {number}"),
-        )
+    for _ in range(steps):
+        at = commit(at, message(at.step + 1))
     branch.refresh_from_db()
 
 

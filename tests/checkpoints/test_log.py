@@ -126,6 +126,7 @@ def test_a_step_is_one_statement_and_so_is_reading(
         commit(at, step)
     branch.refresh_from_db()
     pass_ = gate.admit(alice, purpose="test", threads=[branch.thread])
+    read(pass_, branch)  # keys are cached from now on
     with django_assert_num_queries(1):
         read(pass_, branch)
 

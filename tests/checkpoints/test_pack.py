@@ -12,11 +12,12 @@ from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.errors import BrokenChain, Shredded, StepNotFound
 from checkpoints.keys import hierarchy
+from checkpoints.keys.rotation import rotate_thread_keys
 from checkpoints.log import hydrate, pack
 from checkpoints.log.pack import Backlog, due, pack_branch
 from checkpoints.log.segments import MOST_TEXT
 from checkpoints.log.threads import fork
-from checkpoints.models import AuditEvent, Branch, Checkpoint
+from checkpoints.models import AuditEvent, Branch, Checkpoint, Segment
 from checkpoints.pure import codec, ops
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
@@ -91,6 +92,7 @@ def test_reading_is_one_statement(make_thread, opened, django_assert_num_queries
     grow(branch, 70)
     pack_branch(branch.pk)
     pass_ = opened(branch)
+    hydrate.state(pass_, branch)  # keys are cached from now on
     for ask in (
         hydrate.state,
         hydrate.read,
@@ -181,13 +183,62 @@ def test_packing_is_recorded_before_anything_is_opened(make_thread):
 
 
 def test_very_long_steps_share_no_segment(make_thread, said):
+    """Large values are blobs: only a step of very many values is as long as this."""
     branch = make_thread()
-    long = "x" * (MOST_TEXT // 2 + 1)
+    texts = ["x" * 32_768] * (MOST_TEXT // 32_768 // 2 + 1)
     for _ in range(3):
-        append(branch, [ops.append("/messages", {"content": long})])
+        append(branch, [ops.append("/messages", {"content": text}) for text in texts])
     assert pack_branch(branch.pk, force=True) == 3
     assert segments(branch) == [(0, 1), (2, 2), (3, 3)]
-    assert said(branch) == [long] * 3
+    assert said(branch) == texts * 3
+
+
+def keys_of(branch: Branch) -> list[UUID]:
+    rows = Segment.objects.unscoped(Reason.TEST).filter(branch=branch)
+    return list(rows.order_by("first_step").values_list("data_key", flat=True))
+
+
+def test_what_lies_under_an_older_key_is_sealed_anew(make_thread, said, history):
+    branch = make_thread()
+    grow(branch, 130)
+    pack_branch(branch.pk)
+    before = history(branch).records
+    newest = rotate_thread_keys(branch.thread_id)
+    assert pack_branch(branch.pk) == 0
+    assert pack_branch(branch.pk, rewrite=True) == 2
+    assert segments(branch) == [(0, 63), (64, 127)]
+    assert keys_of(branch) == [newest.pk] * 2
+    assert history(branch).records == before
+    assert pack_branch(branch.pk, rewrite=True) == 0
+    assert pack_branch(branch.pk, rewrite=True, force=True) == 1
+    assert said(branch) == names(1, 130)
+
+
+def test_packing_takes_the_newest_key(make_thread, said):
+    """Not the one that this process would still write with for a few seconds."""
+    branch = make_thread()
+    grow(branch, 70)
+    newest = rotate_thread_keys(branch.thread_id)
+    grow(branch, 60)
+    pack_branch(branch.pk)
+    assert keys_of(branch) == [newest.pk] * 2
+    assert said(branch) == names(1, 130)
+
+
+def test_a_segment_that_does_not_open_is_not_sealed_anew(make_thread):
+    branch = make_thread()
+    grow(branch, 130)
+    pack_branch(branch.pk)
+    before = keys_of(branch)
+    tamper(
+        "UPDATE checkpoints_segment SET last_step = 120"
+        " WHERE branch_id = %s AND first_step = 64",
+        [branch.pk],
+    )
+    newest = rotate_thread_keys(branch.thread_id)
+    with pytest.raises(BrokenChain, match=r"Steps 64-120 .* not as they were written"):
+        pack_branch(branch.pk, rewrite=True)
+    assert keys_of(branch) == [newest.pk, before[1]]
 
 
 def test_a_shredded_thread_is_not_due(make_thread):
@@ -279,7 +330,7 @@ changes = st.lists(
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["append", "append", "fork", "pack"]),
+            st.sampled_from(["append", "append", "fork", "pack", "rewrite"]),
             st.integers(0, 99),
             changes,
         ),
@@ -308,8 +359,11 @@ def test_folding_gives_the_live_state_whatever_was_packed(
                 branch = fork(source, name="f", by_id=None)
                 branches.append(branch)
                 live[branch.pk] = live[source.branch_id][: step + 1]
-            case _:
+            case "pack":
                 pack_branch(branch.pk, force=True)
+            case _:
+                rotate_thread_keys(branch.thread_id)
+                pack_branch(branch.pk, force=bool(number % 2), rewrite=True)
     for branch in branches:
         read_back = history(branch)
         page = hydrate.history_states(opened(branch), branch)

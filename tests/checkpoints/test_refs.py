@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -125,7 +125,7 @@ def test_an_operation_gives_up_what_is_large_in_its_value(shelf, op, taken):
     assert list(kept[:-1]) == list(op[:-1])
 
 
-REF = refs.ref(uuid4(), 5, "text/plain", "")
+REF = refs.ref(UUID(int=7), 5, "text/plain", "")
 
 
 @pytest.mark.parametrize(

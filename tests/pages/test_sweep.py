@@ -112,6 +112,10 @@ def approver(person: Person) -> bool:
     return person.decides
 
 
+def auditing(person: Person) -> bool:
+    return person.role in (Role.AUDITOR, Role.ADMIN)
+
+
 def key() -> dict[str, str]:
     return {"request_key": str(uuid4())}
 
@@ -200,6 +204,11 @@ ROUTES = {
     "agents:cancel": Route(
         lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
     ),
+    "agents:audit": Route(may_get=auditing),
+    "agents:audit_jsonl": Route(may_get=auditing),
+    "agents:audit_csv": Route(may_get=auditing),
+    "agents:audit_verifier": Route(may_get=auditing),
+    "agents:audit_verify": Route(get=False, send=no_ids, may_post=auditing),
     "agents:retention": Route(
         send=lambda things: {"do": "run"}, may_get=admin, may_post=admin
     ),

@@ -20,7 +20,8 @@ class Command(BaseCommand):
         "bad row (altered, missing, inserted, reordered, unlinked for too long). Prints "
         "each chain's head as NUMBER:HASH. Keep it outside now and then: given back as "
         "--anchor it shows a log that was cut off, set back or written anew. Ends with "
-        "1 when anything is wrong. Changes nothing."
+        "1 when anything is wrong. What was found is recorded in the log, and shown on "
+        "its page."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -73,6 +74,7 @@ class Command(BaseCommand):
         verdict = audit_chain.verify_audit(
             workspace.pk if workspace else None, anchors=anchors, progress=progress
         )
+        audit_chain.record_verdict(verdict, workspace=workspace, via="command")
         if verdict.fault is not None:
             self.stdout.write(f"{name}: {verdict.fault}")
         elif verdict.head.number:

@@ -1,0 +1,195 @@
+"""Which events the audit page shows: filters, and pages by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Self
+from uuid import UUID
+
+from django.http import QueryDict
+from django.utils.dateparse import parse_date
+
+from checkpoints.access import ScopedQuerySet, UserPrincipal
+from checkpoints.models import AuditEvent
+
+PAGE = 50  # rows
+LAST_POSITION = 2**63 - 1
+
+# The filter's choices; "" is any.
+OUTCOMES = ("ok", "refused", "broken")
+CHANNELS = ("web", "worker", "command", "admin")
+OBJECTS = {
+    "checkpoints.thread": "thread",
+    "checkpoints.branch": "branch",
+    "checkpoints.threadinput": "message",
+    "checkpoints.grant": "grant",
+    "checkpoints.workspace": "workspace",
+    "checkpoints.membership": "membership",
+    "agents.run": "run",
+    "agents.approval": "approval",
+    "auth.user": "user",
+}
+# Every action that is recorded, with its icon.
+ACTIONS = {
+    "login": "user",
+    "logout": "leave",
+    "refused": "x",
+    "open": "eye",
+    "start": "run",
+    "message": "mail",
+    "ask": "ask",
+    "approve": "check",
+    "edit": "write",
+    "reject": "x",
+    "respond": "ask",
+    "fork": "fork",
+    "retry": "retry",
+    "take_over": "user",
+    "cancel": "stop",
+    "import_chat": "import",
+    "import": "import",
+    "export": "out",
+    "archive": "out",
+    "restore": "undo",
+    "prune": "x",
+    "shred": "x",
+    "key_rotate": "lock",
+    "key_destroy": "lock",
+    "revoke": "lock",
+    "verify_audit": "audit",
+    "admin_add": "admin",
+    "admin_change": "admin",
+    "admin_delete": "admin",
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    actor: str = ""  # a user's id, or "none": nobody's
+    action: str = ""
+    object: str = ""  # a model's label
+    object_id: str = ""
+    outcome: str = ""
+    via: str = ""
+    since: str = ""  # dates in UTC, both included
+    until: str = ""
+
+    @classmethod
+    def of(cls, query: QueryDict) -> Self:
+        """What an address says; what makes no sense there filters nothing."""
+        return cls(
+            actor=actor if _is_actor(actor := query.get("actor", "")) else "",
+            action=_one_of(ACTIONS, query.get("action", "")),
+            object=_one_of(OBJECTS, query.get("object", "")),
+            object_id=_uuid(query.get("object_id", "")),
+            outcome=_one_of(OUTCOMES, query.get("outcome", "")),
+            via=_one_of(CHANNELS, query.get("via", "")),
+            since=_day(query.get("since", "")),
+            until=_day(query.get("until", "")),
+        )
+
+    def address(self, **more: Any) -> str:
+        """The page's address with these filters, and `more`."""
+        query = QueryDict(mutable=True)
+        for name, value in {**self.__dict__, **more}.items():
+            if value:
+                query[name] = str(value)
+        return f"?{query.urlencode()}" if query else "?"
+
+    @property
+    def any(self) -> bool:
+        return any(self.__dict__.values())
+
+    def apply(self, events: ScopedQuerySet[AuditEvent]) -> ScopedQuerySet[AuditEvent]:
+        for column in ("action", "outcome", "via"):
+            if value := getattr(self, column):
+                events = events.filter(**{column: value})
+        if self.actor:
+            nobody = self.actor == "none"
+            events = events.filter(actor=None if nobody else int(self.actor))
+        if self.object or self.object_id:
+            # The index begins with the type.
+            events = events.filter(
+                object_type__in=[self.object] if self.object else list(OBJECTS)
+            )
+        if self.object_id:
+            events = events.filter(object_id=self.object_id)
+        if self.since:
+            events = events.filter(at__gte=_midnight(self.since))
+        if self.until:
+            events = events.filter(at__lt=_midnight(self.until) + timedelta(days=1))
+        return events
+
+
+@dataclass(frozen=True)
+class Page:
+    """Events of one page, newest first, and positions of older and newer ones."""
+
+    events: list[AuditEvent]
+    earlier: int = 0
+    later: int = 0
+    opened: UUID | None = None  # the one whose details are shown
+
+
+def page_of(principal: UserPrincipal, filters: Filters, query: QueryDict) -> Page:
+    """The page before or after a position; the one with the event that is opened; or
+    the newest."""
+    events = filters.apply(AuditEvent.objects.for_user(principal)).select_related(
+        "actor", "link"
+    )
+    newer, older = _position(query.get("after")), _position(query.get("before"))
+    opened = _uuid(query.get("open", ""))
+    if opened and not newer and not older:
+        at = AuditEvent.objects.for_user(principal).filter(pk=opened).first()
+        # Not where it begins a page: with what came just after it, for context.
+        older = min(at.position + 5, LAST_POSITION) if at else 0
+    if newer:
+        ordered = events.filter(position__gt=newer).order_by("position")
+    elif older:
+        ordered = events.filter(position__lt=older).order_by("-position")
+    else:
+        ordered = events.order_by("-position")
+    found = list(ordered[: PAGE + 1])
+    more, shown = len(found) > PAGE, found[:PAGE]
+    if newer:
+        shown.reverse()
+    return Page(
+        shown,
+        earlier=shown[-1].position if shown and (more or newer) else 0,
+        later=shown[0].position if shown and (more if newer else older) else 0,
+        opened=UUID(opened) if opened else None,
+    )
+
+
+def _one_of(known: object, value: str) -> str:
+    return value if value in known else ""  # type: ignore[operator]  # a tuple or dict
+
+
+def _is_actor(text: str) -> bool:
+    return text == "none" or (text.isascii() and text.isdigit() and len(text) < 10)
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text.strip()))
+    except ValueError:
+        return ""
+
+
+def _day(text: str) -> str:
+    try:
+        found = parse_date(text)
+    except ValueError:
+        return ""
+    return found.isoformat() if found and 2000 <= found.year < 3000 else ""
+
+
+def _midnight(day: str) -> datetime:
+    return datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
+
+
+def _position(text: str | None) -> int:
+    if not text or not (text.isascii() and text.isdigit()) or len(text) > 18:
+        return 0
+    return int(text)

@@ -1,0 +1,276 @@
+"""The audit page: what an auditor finds there, and whether the log can be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.db import connection, connections
+from django.test import AsyncClient
+
+from checkpoints import audit, audit_chain, gate
+from checkpoints.access import Reason, Role
+from checkpoints.models import AuditEvent, AuditLink
+from checkpoints.pure import audit_proof
+
+pytestmark = pytest.mark.django_db
+
+EVERYONE_ELSE = [Role.VIEWER, Role.OPERATOR]
+
+
+def events():
+    return AuditEvent.objects.unscoped(Reason.TEST)
+
+
+def text(response) -> str:
+    page = re.sub(r"<[^>]+>", " ", response.content.decode())
+    return re.sub(r"\s+", " ", page)
+
+
+@pytest.fixture
+def client(browser, auditor):
+    return browser(auditor)
+
+
+@pytest.fixture
+def log(trip, alice, bob):
+    """What alice and bob did to a trip, linked."""
+    gate.admit(alice, purpose="read thread", threads=[trip.thread], steps="0-4")
+    audit.record(bob, "approve", obj=trip.approval, run=trip.run.pk, revision=1)
+    audit.record(bob, "cancel", obj=trip.run, outcome="refused")
+    audit.record(None, "expired", obj=trip.thread, via="worker")
+    audit_chain.link_pending()
+    return trip
+
+
+# Who reads it
+
+
+@pytest.mark.parametrize("role", EVERYONE_ELSE)
+def test_it_is_not_for_everyone(browser, join, role):
+    client = browser(join("pat", role, can_approve=True))
+    assert "/audit/" not in client.get("/runs/").content.decode()
+    for address in ("", "export.csv", "export.jsonl", "audit_proof.py"):
+        assert client.get(f"/audit/{address}").status_code == 403
+    assert client.post("/audit/verify").status_code == 403
+    assert "auditors and admins" in text(client.get("/audit/"))
+
+
+@pytest.mark.parametrize("role", [Role.AUDITOR, Role.ADMIN])
+def test_auditors_and_admins_find_it_in_the_navigation(browser, join, role):
+    client = browser(join("pat", role))
+    assert 'href="/audit/"' in client.get("/runs/").content.decode()
+    assert client.get("/audit/").status_code == 200
+
+
+def test_another_workspaces_events_are_not_there(log, browser, other):
+    page = text(browser(other).get("/audit/"))
+    assert "Nothing is recorded yet" in page
+    event = events().filter(action="approve").get()
+    assert (
+        "approve"
+        not in text(browser(other).get(f"/audit/?open={event.pk}")).split("Apply")[1]
+    )
+
+
+# What it shows
+
+
+def test_it_lists_who_did_what_to_what(client, log):
+    page = text(client.get("/audit/"))
+    assert "Bob approve APR-7001" in page
+    assert "Alice open thread" in page
+    assert "a worker expired thread" in page
+    assert page.index("expired thread") < page.index("Bob approve")  # newest first
+
+
+def test_an_object_leads_to_its_page_for_those_who_see_it(
+    client, browser, log, make_trip, alice, join
+):
+    private = make_trip(alice, visibility="private", title="Secret")
+    audit.record(alice, "cancel", obj=private.run)
+    page = client.get("/audit/").content.decode()
+    assert f'href="/threads/{log.thread.pk}/"' in page
+    assert f'href="/inbox/{log.approval.pk}/"' in page
+    assert f'href="/threads/{log.thread.pk}/?branch={log.branch.pk}"' in page
+    assert f"/threads/{private.thread.pk}/" not in page
+
+
+def test_an_open_row_has_every_id_and_its_link(client, log):
+    event = events().get(action="approve")
+    page = client.get(f"/audit/?open={event.pk}").content.decode()
+    for value in (event.pk, event.object_id, log.run.pk, event.link.hash.hex()):
+        assert str(value) in page
+    assert "the hash is this event" in page
+
+
+def test_an_event_of_another_page_opens_with_what_is_around_it(client, log, alice):
+    event = events().get(action="approve")
+    for _ in range(60):
+        audit.record(alice, "message")
+    page = text(client.get(f"/audit/?open={event.pk}"))
+    assert str(event.pk) in page
+    assert "Newer" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "there", "gone"),
+    [
+        ("action=approve", "Bob approve", "Alice open"),
+        ("object=agents.run", "Bob cancel", "Bob approve"),
+        ("outcome=refused", "Bob cancel", "Bob approve"),
+        ("via=worker", "a worker expired", "Bob approve"),
+        ("actor=none", "a worker expired", "Bob approve"),
+        ("since=2020-01-01", "Bob approve", "No event"),
+        ("until=2020-01-01", "No event matches", "Bob approve"),
+        ("since=2999-01-01", "No event matches", "Bob approve"),
+    ],
+)
+def test_filters_leave_what_they_say(client, log, query, there, gone):
+    page = text(client.get(f"/audit/?{query}"))
+    assert there in page
+    assert gone not in page
+
+
+def test_a_person_and_an_object_can_be_asked_for(client, log, bob):
+    page = text(client.get(f"/audit/?actor={bob.user_id}"))
+    assert "Bob approve" in page
+    assert "Alice open" not in page
+    page = text(client.get(f"/audit/?object_id={log.approval.pk}"))
+    assert "Bob approve" in page
+    assert "Bob cancel" not in page
+
+
+def test_pages_go_on_where_the_last_one_ended(client, alice):
+    for n in range(120):
+        audit.record(alice, "message", n=n)
+    seen: list[str] = []
+    address = "/audit/?action=message"
+    for _ in range(3):
+        page = client.get(address).content.decode()
+        seen += re.findall(r"n (\d+)</span>", page)
+        older = re.search(r'href="([^"]*)" rel="next"', page)
+        if not older:
+            break
+        address = "/audit/" + older[1].replace("&amp;", "&")
+    assert seen == [str(n) for n in range(119, -1, -1)]
+    newer = re.search(r'href="([^"]*)" rel="prev"', page)
+    assert newer
+    back = client.get("/audit/" + newer[1].replace("&amp;", "&")).content.decode()
+    assert re.findall(r"n (\d+)</span>", back) == [str(n) for n in range(69, 19, -1)]
+
+
+def test_odd_addresses_are_no_trouble(client, log):
+    keys = "actor action object object_id outcome via since until before after open"
+    for odd in ("", "-1", "9" * 40, "\0", "é😀", "2020-13-45", "²", "x' OR 1=1"):
+        response = client.get("/audit/", dict.fromkeys(keys.split(), odd))
+        assert response.status_code == 200
+
+
+def test_what_is_hostile_in_an_event_is_inert(client, alice):
+    audit.record(alice, "message", note="<script>alert(1)</script>\u202e")
+    page = client.get("/audit/").content.decode()
+    assert "<script>alert" not in page
+    assert "U+202E" in page
+
+
+def test_its_queries_do_not_grow(client, log, alice, django_assert_num_queries):
+    client.get("/audit/")
+    with django_assert_num_queries(13):
+        client.get("/audit/")
+    for _ in range(40):
+        audit.record(alice, "message", obj=log.branch)
+    with django_assert_num_queries(14):  # branches, too
+        client.get("/audit/")
+
+
+# Whether it can be trusted
+
+
+def test_verify_now_says_up_to_where(client, log):
+    assert "was not verified yet" in text(client.get("/audit/"))
+    assert client.post("/audit/verify")["Location"] == "/audit/"
+    linked = audit_chain.head_of(log.thread.workspace_id).number
+    assert f"Chain verified to row {linked} " in text(client.get("/audit/"))
+    audit_chain.link_pending()
+    assert f"It is at row {linked + 1} now" in text(client.get("/audit/"))
+
+
+def test_a_broken_chain_is_named_with_its_first_bad_row(client, log):
+    event = events().get(action="approve")
+    number = AuditLink.objects.unscoped(Reason.TEST).get(event=event).number
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute(
+            "UPDATE checkpoints_auditevent SET action = 'reject' WHERE id = %s",
+            [event.pk],
+        )
+        cursor.execute("SET session_replication_role = DEFAULT")
+    client.post("/audit/verify")
+    page = text(client.get("/audit/"))
+    assert f"The chain breaks at row {number} (altered)" in page
+    assert "the chain breaks here" in page
+    opened = text(client.get(f"/audit/?open={event.pk}"))
+    assert "the hash is another event" in opened
+
+
+def test_a_part_that_holds_does_not_mend_what_is_before_it(log, alice):
+    whose = log.thread.workspace
+    for first, bad in ((1, 2), (3, None)):
+        audit.record(
+            alice,
+            "verify_audit",
+            obj=whose,
+            first=first,
+            number=5,
+            bad=bad,
+            what="altered" if bad else None,
+        )
+    state = audit_chain.last_verified(whose.pk)
+    assert state
+    assert (state.bad, state.fault) == (2, True)
+    audit.record(alice, "verify_audit", obj=whose, first=1, number=6)
+    mended = audit_chain.last_verified(whose.pk)
+    assert mended
+    assert not mended.fault
+
+
+# Downloads
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_download_proves_itself_and_is_recorded(client, log, auditor, kind):
+    response = client.get(f"/audit/export.{kind}")
+    assert response["Content-Disposition"] == f'attachment; filename="audit.{kind}"'
+    lines = b"".join(response).decode().splitlines(keepends=True)
+    reads = audit_proof.read_csv if kind == "csv" else audit_proof.read_jsonl
+    verdict = audit_proof.verify(reads(lines))
+    assert verdict.fault is None
+    assert verdict.head == audit_chain.head_of(log.thread.workspace_id)
+    event = events().get(action="export")
+    assert (event.actor_id, event.detail["format"]) == (auditor.user_id, kind)
+
+
+def test_the_verifier_comes_with_it(client):
+    program = b"".join(client.get("/audit/audit_proof.py")).decode()
+    assert program.startswith("#!/usr/bin/env python3")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_server_sends_it_piece_by_piece(log, auditor):
+    async def fetch() -> bytes:
+        client = AsyncClient()
+        await client.aforce_login(await User.objects.aget(pk=auditor.user_id))
+        response: Any = await client.get("/audit/export.jsonl")
+        assert response.is_async
+        body = b"".join([piece async for piece in response])
+        await sync_to_async(connections.close_all)()  # as a request does at its end
+        return body
+
+    body = asyncio.run(fetch()).decode()
+    verdict = audit_proof.verify(audit_proof.read_jsonl(body.splitlines()))
+    assert verdict.head.number == audit_chain.head_of(log.thread.workspace_id).number
