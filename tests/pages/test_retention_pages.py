@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agents.models import Approval, Run
+from agents.runs.retention import WORK
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.log import expire, tasks
 from checkpoints.log.expire import NO_WORK
@@ -136,8 +138,13 @@ def test_a_thread_is_archived_seen_and_restored(browser, alice, trip):
     client = browser(alice)
     before = states(trip.thread.pk)
     client.post(keep(trip), {"do": "archive"})
+    tasks.work_off(WORK)
+    assert "a run or an approval there is not over" in text(client.get(keep(trip)))
+    Run.objects.filter(thread=trip.thread).update(status="succeeded")
+    Approval.objects.filter(thread=trip.thread).update(status="cancelled")
+    client.post(keep(trip), {"do": "archive"})
     assert "A worker does it in a moment" in text(client.get(keep(trip)))
-    tasks.work_off(NO_WORK)
+    tasks.work_off(WORK)
     answer = client.get(trip.page())
     page = text(answer)
     assert answer.status_code == 200
