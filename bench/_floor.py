@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from django.db import connection
 
-import psycopg
+from checkpoints.db.roles import WORKER
 
-TABLE = """
+TABLE = f"""
 CREATE TABLE bench_floor (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL
-)
+);
+GRANT INSERT ON bench_floor TO {WORKER}
 """
-INSERT = "INSERT INTO bench_floor (body) VALUES (%s)"
 
 
-def inserts(connection: psycopg.Connection[Any]) -> Callable[[str], object]:
-    """Insert a text, in a transaction of its own, by psycopg as it comes.
-
-    psycopg prepares the statement after a few executions, as a step's is.
-    """
-    return lambda text: connection.execute(INSERT, [text.encode()])
+def insert(text: str) -> None:
+    """A row of this text, in a transaction of its own, as any application here does it."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO bench_floor (body) VALUES (%s)", [text.encode()])

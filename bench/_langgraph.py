@@ -155,7 +155,9 @@ class _Deltas:
 
     def history(self) -> list[Any]:
         """With the states, as plain history has them, and as its own graphs give it."""
-        return [self._value(found) for found in self.saver.list(CONFIG, limit=HISTORY)]
+        # All first: the saver is locked while its list is read.
+        found = list(self.saver.list(CONFIG, limit=HISTORY))
+        return [self._value(one) for one in found]
 
     def _value(self, found: Any) -> Any:
         channels, _ = channels_from_checkpoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from typing import Any
 from django.db import connection
 
 from bench import _floor, _text
-from bench._server import owner
 from bench._thread import say
 from checkpoints.access import Reason
 from checkpoints.log.append import writer
@@ -22,7 +22,7 @@ WRITERS = 16
 SECONDS = 1.5  # of one round
 WARM_UP = 20  # writes
 
-Worker = Callable[[int, Any, list[str]], Callable[[str], object]]
+Worker = Callable[[Any], Callable[[str], object]]  # given a branch
 
 
 def ratio(branches: list[Branch], *, rounds: int) -> float:
@@ -38,6 +38,7 @@ def ratio(branches: list[Branch], *, rounds: int) -> float:
 
 def _race(work: Worker, branches: list[Any], texts: list[str]) -> int:
     connection.close()  # what is open would be shared with the children
+    gc.freeze()  # no child copies what was here before, to look for garbage
     forks = multiprocessing.get_context("fork")
     start, counts = forks.Barrier(WRITERS, timeout=60), forks.Array("l", WRITERS)
     writers = [
@@ -63,7 +64,7 @@ def _run(
     start: Barrier,
     counts: Any,
 ) -> None:
-    write = work(number, branch, texts)
+    write = work(branch)
     done = 0
     for text in texts[:WARM_UP]:
         write(text)
@@ -75,11 +76,11 @@ def _run(
     counts[number] = done
 
 
-def _insert(number: int, branch: Any, texts: list[str]) -> Callable[[str], object]:
-    return _floor.inserts(owner())
+def _insert(branch: Any) -> Callable[[str], object]:
+    return _floor.insert
 
 
-def _step(number: int, branch: Any, texts: list[str]) -> Callable[[str], object]:
+def _step(branch: Any) -> Callable[[str], object]:
     at = writer(Branch.objects.unscoped(Reason.WORKER).get(pk=branch))
 
     def step(text: str) -> None:

@@ -65,10 +65,12 @@ def _import(
         origin=Thread.Origin.IMPORT,
         external_id=external_id,
         actor_id=None,
+        context=_context(conversation.cleaned[0]) if first else None,
     )
     at = writer(branch)
-    for message in rest:
-        at = commit(at, _step(message, conversation))
+    cleaned = conversation.cleaned[len(conversation.messages) - len(rest) :]
+    for message, paths in zip(rest, cleaned, strict=True):
+        at = commit(at, _step(message, conversation, paths))
     audit.record(
         SystemPrincipal("import_chat", workspace.pk),
         "import",
@@ -109,7 +111,13 @@ def _state(conversation: Conversation, first: dict[str, Any] | None) -> State:
     }
 
 
-def _step(message: dict[str, Any], conversation: Conversation) -> NewStep:
+def _context(cleaned: list[str]) -> dict[str, Any] | None:
+    return {"cleaned": cleaned} if cleaned else None
+
+
+def _step(
+    message: dict[str, Any], conversation: Conversation, cleaned: list[str]
+) -> NewStep:
     # A reply's message carries the id of its checkpoint: docs/decisions/0002.
     step_id: UUID = uuid7()
     kind, meta = {
@@ -126,6 +134,7 @@ def _step(message: dict[str, Any], conversation: Conversation) -> NewStep:
         ops=[ops.append("/messages", {"id": str(step_id), **message})],
         label=_said(message),
         meta=meta,
+        context=_context(cleaned),
     )
 
 

@@ -116,6 +116,11 @@ class Run(models.Model):
         """Ready, but something must get better first: `error` says what."""
         return self.status == self.Status.READY and bool(self.error_class)
 
+    @property
+    def shown_status(self) -> str:
+        """The status as pages call it."""
+        return "paused" if self.is_paused else self.status
+
 
 class ToolCall(models.Model):
     """One call that a model asked for: intent ledger, result cache and fork replay.

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from agents.errors import AgentsError, InvalidEdit
 from agents.models import ToolCall
+from agents.pages.damage import GONE, NO_STORE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, see_other
 from agents.pages.thread.cards import messages
@@ -31,7 +32,8 @@ from agents.pure.context import messages_of
 from agents.runs.edits import ForkEdits
 from agents.runs.start import fork_run
 from agents.tools import registry
-from checkpoints.errors import FutureSchema
+from checkpoints.blobs import Contents, is_ref
+from checkpoints.errors import FutureSchema, StoreUnavailable
 from checkpoints.models import Checkpoint
 from checkpoints.pure import text
 from checkpoints.pure.codec import State
@@ -85,16 +87,26 @@ class Was:
     top_p: float | None
     seed: int | None
 
+    # The message is too long for the form, or cannot be read: a fork keeps it.
+    kept: bool = False
+
     @classmethod
-    def of(cls, state: State) -> Was:
+    def of(cls, state: State, contents: Contents) -> Was:
         params = state.get("params")
         params = params if isinstance(params, dict) else {}
-        said = ""
+        said, kept = "", False
         for message in reversed(messages(state)):
             if isinstance(message, dict) and message.get("role") == "user":
                 content = message.get("content")
+                if is_ref(content):
+                    try:
+                        content = contents.restore(content)
+                    except GONE:
+                        kept = True
                 said = content if isinstance(content, str) else ""
                 break
+        if len(said) > LONGEST:
+            said, kept = "", True
         return cls(
             system=str(params.get("system") or ""),
             message=said,
@@ -102,10 +114,12 @@ class Was:
             temperature=params.get("temperature"),
             top_p=params.get("top_p"),
             seed=params.get("seed"),
+            kept=kept,
         )
 
     def initial(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        names = self.__dataclass_fields__.keys() - {"kept"}
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -156,7 +170,9 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
     at = subject.at(checkpoint, None)
     if subject.history is None or at is None or subject.future(at.step):
         return see_other(Place(pk, branch, checkpoint).page)  # which says why
-    was = Was.of(subject.history.state_at(at.step))
+    assert subject.opened is not None  # `load` opens the history with it
+    contents = Contents(subject.opened, pk)
+    was = Was.of(subject.history.state_at(at.step), contents)
     if request.method != "POST":
         initial = was.initial() | {
             "name": _free_name(subject.names.values()),
@@ -189,6 +205,8 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
             form.add_error(name, problem)
     except (AgentsError, FutureSchema) as error:
         form.add_error(None, str(error))
+    except StoreUnavailable:
+        form.add_error("message", NO_STORE)
     else:
         said = "Forked, and a run is queued" if runs else "Branch created"
         return hx_location(

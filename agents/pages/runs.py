@@ -72,7 +72,10 @@ def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
 
 def _tag(show: str, runs: list[Run]) -> str:
     return live.tag(
-        [show, *(f"{run.pk} {run.status} {run.steps} {run.worker}" for run in runs)]
+        [
+            show,
+            *(f"{run.pk} {run.shown_status} {run.steps} {run.worker}" for run in runs),
+        ]
     )
 
 
@@ -129,7 +132,8 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
-    return hx_location(request, _thread(again), say="A new run goes on from the head.")
+    said = "It is tried now." if again == run else "A new run goes on from the head."
+    return hx_location(request, _thread(again), say=said)
 
 
 @require_POST

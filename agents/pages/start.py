@@ -14,10 +14,12 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods
 
 from agents import errors
+from agents.pages.damage import NO_STORE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
 from agents.runs.start import start_run
 from agents.tools import registry
+from checkpoints.errors import StoreUnavailable
 from checkpoints.models import Group, Thread
 
 MESSAGE_LENGTH = 8000  # characters
@@ -87,6 +89,8 @@ def new_run(request: MemberRequest) -> HttpResponse:
         form.add_error("agent", str(unknown))
     except errors.EmptyMessage as empty:
         form.add_error("message", str(empty))
+    except StoreUnavailable:
+        form.add_error("message", NO_STORE)
     else:
         return hx_location(
             request, reverse("agents:thread", args=[run.thread_id]), say="Started."

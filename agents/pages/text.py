@@ -84,6 +84,14 @@ def count(number: int | None) -> str:
     return str(number)
 
 
+def filesize(size: int) -> str:
+    """Bytes: `940 B`, `68.4 KB`, `47.7 MB`."""
+    for unit, name in ((1024**2, "MB"), (1024, "KB")):
+        if size >= unit:
+            return f"{size / unit:,.1f} {name}"
+    return f"{size} B"
+
+
 def exact(number: int) -> str:
     """A number that is one: `18,402`."""
     return f"{number:,}"

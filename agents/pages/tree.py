@@ -9,6 +9,8 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.pages.chips import NO_CHIPS, Chips
+from agents.pages.marks import chip_html
 from agents.pages.text import visible
 from checkpoints.pure.pointer import pointer as step
 
@@ -18,19 +20,26 @@ PREVIEW = 60  # characters of a closed branch
 
 
 def tree(
-    value: Any, changed: Mapping[str, str] | None = None, *, unfolded: bool = False
+    value: Any,
+    changed: Mapping[str, str] | None = None,
+    *,
+    unfolded: bool = False,
+    chips: Chips = NO_CHIPS,
 ) -> SafeString:
-    """The value as nested lists.
+    """The value as nested lists, with chips for what is kept as blobs.
 
     `changed` maps JSON Pointers to what is said beside them ("was 990.00", "added");
     branches that hold one are open and say so. `unfolded` opens every branch.
     """
-    return _Tree(changed or {}, unfolded).children("", value)
+    return _Tree(changed or {}, unfolded, chips).children("", value)
 
 
 class _Tree:
-    def __init__(self, changed: Mapping[str, str], unfolded: bool) -> None:
+    def __init__(
+        self, changed: Mapping[str, str], unfolded: bool, chips: Chips
+    ) -> None:
         self.changed = changed
+        self.chips = chips
         self.unfolded = unfolded
         self.above = {
             pointer[:at]
@@ -64,6 +73,9 @@ class _Tree:
 
     def item(self, pointer: str, key: str, value: Any) -> SafeString:
         name = format_html("<b hx-ignore>{}</b>", visible(key))
+        if (chip := self.chips.of(value)) is not None:
+            shown, note = self.said(pointer, chip_html(chip))
+            return format_html("<li>{}: {}{}</li>", name, shown, note)
         if isinstance(value, dict | list) and value:
             return self.branch(pointer, name, value)
         if isinstance(value, str) and len(value) > LONG:

@@ -13,13 +13,15 @@ call and the tool's name; what else a client wrote beside them is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.errors import MalformedLog
 from checkpoints.errors import NotJson, NotStorable
-from checkpoints.pure import codec
+from checkpoints.pure import codec, refs
+from checkpoints.pure.envelope import NIL
+from checkpoints.pure.refs import Large
 from checkpoints.pure.strict import MAX_DEPTH
 
 ROLES = ("user", "assistant", "tool")
@@ -28,6 +30,8 @@ STEP_DEPTH = 8  # levels that a step puts around what it stores, and some to spa
 SHOWN_LENGTH = 40  # characters of what was found, in a message
 ID_LENGTH = 200  # characters; what Thread.external_id holds
 TOOL_LENGTH = 200  # characters; more is no tool's name
+MOST_INLINE = 1024 * 1024  # bytes of a text; a longer one is a blob in any case
+LARGEST = 64 * 1024 * 1024  # bytes; what a blob holds
 MODEL_LENGTH = 100  # characters; what Checkpoint.model_requested holds
 
 
@@ -40,6 +44,7 @@ class Conversation:
     system: str = field(repr=False)
     messages: list[dict[str, Any]] = field(repr=False)
     facts: dict[str, Any] = field(repr=False)  # what else the file said of it
+    cleaned: list[list[str]] = field(repr=False)  # by message: texts that were no text
 
     def text(self) -> str:
         """All that was said in it: the same for the same conversation in another file."""
@@ -82,15 +87,14 @@ def _values(text: str, *, lines: bool) -> Iterator[tuple[Any, str]]:
 
 def _load(text: str, where: str) -> Any:
     try:
-        value = codec.load_strict(text)
+        return codec.load_strict(text)
     except (NotJson, NotStorable) as wrong:
         raise MalformedLog(f"{where} is not JSON that we take: {wrong}") from wrong
-    cleaned, _ = codec.clean(value)  # models emit lone surrogates
-    return cleaned
 
 
 def _conversation(value: Any, where: str) -> Conversation:
     prefix = f"{where}: " if where else ""
+    value, cleaned = codec.clean(value)  # models emit lone surrogates
     if isinstance(value, list):
         value = {"messages": value}
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
@@ -99,6 +103,7 @@ def _conversation(value: Any, where: str) -> Conversation:
         )
     system: list[str] = []
     messages: list[dict[str, Any]] = []
+    flagged: list[list[str]] = []
     open_calls: list[str] = []
     for index, raw in enumerate(value["messages"]):
         at = f"{prefix}message {index}"
@@ -111,6 +116,7 @@ def _conversation(value: Any, where: str) -> Conversation:
         message, open_calls = _message(raw, role, open_calls, at)
         _check_fits(message, at)
         messages.append(message)
+        flagged.append(_of_message(cleaned, index))
     if not messages:
         raise MalformedLog(f"{prefix}there is no message in it.")
     facts = {
@@ -118,14 +124,28 @@ def _conversation(value: Any, where: str) -> Conversation:
         for key, fact in value.items()
         if key not in ("id", "model", "messages", "tools")
     }
-    _check_fits([*system, facts], f"{prefix}what is beside the messages")
+    _check_fits(
+        {"params": system, "facts": facts}, f"{prefix}what is beside the messages"
+    )
     return Conversation(
         id=_name(value, "id", ID_LENGTH, prefix),
         model=_name(value, "model", MODEL_LENGTH, prefix),
         system="\n\n".join(system),
         messages=messages,
         facts=facts,
+        cleaned=flagged,
     )
+
+
+def _of_message(paths: list[str], index: int) -> list[str]:
+    """Paths below one message, from there on; the file's list of messages may be bare."""
+    starts = (f"$.messages[{index}]", f"$[{index}]")
+    return [
+        "$" + path.removeprefix(start)
+        for path in paths
+        for start in starts
+        if path.startswith(start)
+    ]
 
 
 def _role(raw: Any, at: str) -> str:
@@ -249,11 +269,26 @@ def _check_fits(value: Any, at: str) -> None:
             f"{at} is nested more than {MAX_DEPTH - STEP_DEPTH} levels deep."
         )
     try:
-        size = len(codec.canonical(value))
+        codec.check_structure(value)
+        size = len(codec.canonical(refs.extract(value, MOST_INLINE, _put_away(at))))
     except NotStorable as wrong:
         raise MalformedLog(f"{at} cannot be stored: {wrong}") from wrong
     if size > codec.MAX_BYTES // 3:
         raise MalformedLog(f"{at} is larger than {codec.MAX_BYTES // 3} bytes.")
+
+
+def _put_away(at: str) -> Callable[[Large], refs.Ref]:
+    """What is large goes into the blob store: it counts for nothing here."""
+
+    def take(large: Large) -> refs.Ref:
+        if len(large.content) > LARGEST:
+            raise MalformedLog(
+                f"{at} holds a value of {len(large.content):,} bytes; {LARGEST:,} are"
+                " allowed."
+            )
+        return refs.ref(NIL, len(large.content), large.media_type, large.words)
+
+    return take
 
 
 def _shown(value: Any) -> str:

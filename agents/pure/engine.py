@@ -293,6 +293,7 @@ def _reply_id(message: dict[str, Any]) -> UUID:
 def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
     stopped = bool(outcome.stop)
     step_id = uuid7()
+    cleaned = clean(outcome.content)[1]  # of text that a step cannot hold as it is
     step = Step(
         id=step_id,
         kind="error" if stopped else "tool",
@@ -302,7 +303,9 @@ def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
         ops=(*outcome.ops, result_op(step_id, call, outcome.content)),
         meta=ReplyMeta(latency_ms=outcome.latency_ms),
         error_class=outcome.error_class,
-        context=outcome.context,
+        context={**(outcome.context or {}), "cleaned": cleaned}
+        if cleaned
+        else outcome.context,
         call=call.key,
     )
     if stopped:

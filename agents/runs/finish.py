@@ -20,7 +20,7 @@ from agents.pure.labels import first_words
 from agents.runs.begin import abandon_calls, follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import CheckpointsError, Fenced
+from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
 from checkpoints.gate import seal
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit
 from checkpoints.models import Checkpoint, ThreadInput
@@ -63,9 +63,17 @@ def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:
             rung_at=None,
             wake_at=ClockTimestamp() + wait,
             error_class=failure.error_class,
-            error=seal(claim.run, "error", clean(failure.reason)[0]),
+            error=_sealed(claim.run, failure),
         ):
             raise CancelledMeanwhile
+
+
+def _sealed(run: Run, failure: Failure) -> bytes | None:
+    """The reason; None where what is away is the keys: the error's class says so."""
+    try:
+        return seal(run, "error", clean(failure.reason)[0])
+    except KeysUnavailable:
+        return None
 
 
 def succeed(claim: Claim, save: Also) -> None:

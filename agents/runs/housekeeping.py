@@ -17,6 +17,7 @@ from datetime import timedelta
 from django.db import InterfaceError, OperationalError, connection
 
 from agents.runs import retention
+from checkpoints.blobs.care import sweep_some
 from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("pack", timedelta(seconds=1), Backlog().turn, alone=False),
     Duty("retention tasks", timedelta(seconds=2), retention.work_off),
     Duty("retention", timedelta(minutes=1), retention.sweep),
+    Duty("orphans", timedelta(minutes=1), sweep_some),
 )
 
 

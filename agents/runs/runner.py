@@ -54,6 +54,7 @@ from checkpoints.blobs import Contents
 from checkpoints.errors import (
     CheckpointsError,
     Fenced,
+    KeysUnavailable,
     NotPermitted,
     StoreUnavailable,
 )
@@ -75,6 +76,7 @@ INTERNAL = (
 PAUSED = {
     "store_full": "There is no room left where large values are kept.",
     "store_unavailable": "The place where large values are kept does not answer.",
+    "keys_unavailable": "The service that keeps the keys does not answer.",
     "wrong_store": "This worker does not reach the place where large values are kept.",
 }
 FULL = timedelta(hours=1)  # until a run of a thread that is full looks again
@@ -101,8 +103,8 @@ def work(
             runner.go(heart)
     except Fenced:
         logger.info("a run was taken by another holder", extra=ids)
-    except StoreUnavailable as error:
-        logger.warning("a run waits for the blob store: %s", error, extra=ids)
+    except (StoreUnavailable, KeysUnavailable) as error:
+        logger.warning("a run waits for what is away: %s", error, extra=ids)
         with suppress(Fenced):
             runner.pause(error)
     except CheckpointsError as error:
@@ -181,7 +183,7 @@ class Runner:
     def fail(self, failure: Failure) -> None:
         finish.fail_plainly(self._claim, self._writer, failure)
 
-    def pause(self, error: StoreUnavailable) -> None:
+    def pause(self, error: StoreUnavailable | KeysUnavailable) -> None:
         """Leave the run until the store is back; what was done is not done again.
 
         Raises Fenced.

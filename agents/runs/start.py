@@ -7,6 +7,7 @@ Locks are taken in the order branch, run, approval.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -89,7 +90,7 @@ def start_run(
             branch = threads.create_thread(
                 workspace=workspace,
                 owner_id=by.user_id,
-                title=title.strip() or first_words(text, TITLE_CHARACTERS),
+                title=clean(title.strip())[0] or first_words(text, TITLE_CHARACTERS),
                 state=state,
                 label=first_words(f"{by.name}: {text}"),
                 visibility=visibility,
@@ -187,11 +188,11 @@ def fork_run(
         state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
-    ops, label = edit_ops(state, edits)
+    ops, label = edit_ops(state, replace(edits, **clean(vars(edits))[0]))
     with transaction.atomic():
         branch = threads.fork(
             checkpoint,
-            name=name.strip() or f"fork at step {checkpoint.step}",
+            name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
             by_id=by.user_id,
             ops=ops,
             label=first_words(f"{by.name}: {label}"),

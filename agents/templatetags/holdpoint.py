@@ -1,6 +1,7 @@
 """Template tags and filters: `{% load holdpoint %}`.
 
 {% icon "inbox" %}  {% icon "check" "s" %}        from the sprite; "s" is the small one
+{% blob chip %}                                   what is kept apart, and the way to it
 {{ text|visible }}                                foreign text; put it in an hx-ignore leaf
 {{ text|visible_text }}                           the same for an attribute
 {% state_tree value changed=pointers %}           JSON as nested <details>
@@ -18,11 +19,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django import template
-from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.pages import text, tree
+from agents.pages import marks, text, tree
+from agents.pages.chips import NO_CHIPS, Chips
 from agents.pure.visible import flat
 
 register = template.Library()
@@ -45,6 +46,7 @@ STATUS = {
     "failed": Look("red", "alert", "failed"),
     "cancelled": Look("slate", "x", "cancelled"),
     "imported": Look("slate", "import", "imported"),
+    "paused": Look("amber", "clock", "paused"),
     "idle": Look("slate", "low", "not run"),
     # approvals and decisions
     "pending": Look("amber", "clock", "waiting"),
@@ -93,16 +95,8 @@ KIND = {
 }
 
 
-@register.simple_tag
-def icon(name: str, size: str = "") -> SafeString:
-    """An icon of the sprite, in the colour of the text; `size` "s" is 12 px."""
-    return format_html(
-        '<svg class="i{}" width="16" height="16" aria-hidden="true">'
-        '<use href="{}#{}"/></svg>',
-        f" {size}" if size else "",
-        static("icons.svg"),
-        name,
-    )
+icon = register.simple_tag(marks.icon)
+register.simple_tag(marks.chip_html, name="blob")
 
 
 def _chip(look: Look) -> SafeString:
@@ -146,9 +140,12 @@ def kind(value: str, failed: bool = False) -> SafeString:
 
 @register.simple_tag
 def state_tree(
-    value: Any, changed: dict[str, str] | None = None, unfolded: object = False
+    value: Any,
+    changed: dict[str, str] | None = None,
+    unfolded: object = False,
+    chips: Chips = NO_CHIPS,
 ) -> SafeString:
-    return tree.tree(value, changed, unfolded=bool(unfolded))
+    return tree.tree(value, changed, unfolded=bool(unfolded), chips=chips)
 
 
 @register.filter

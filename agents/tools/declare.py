@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Literal, TypeVar, get_args, overload
-
-from pydantic import BaseModel, TypeAdapter
 
 from agents.errors import (
     ArgumentsDoNotFit,
@@ -24,8 +19,8 @@ from agents.pure import policy
 from agents.pure.engine import Call
 from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
+from agents.tools.results import as_text
 from agents.tools.schema import Schema, Signature
-from checkpoints import blobs
 from checkpoints.errors import NotStorable
 from checkpoints.pure.codec import State, canonical
 from checkpoints.pure.schema import (
@@ -46,7 +41,6 @@ _REASON_SCHEMA = {
     "description": "Why this call is right, in one or two sentences, for the person "
     "who may have to approve it.",
 }
-LARGEST_RESULT = blobs.MAX_BYTES - 1024 * 1024  # bytes; some is put around it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what providers take
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -371,26 +365,6 @@ def ask(
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a function a question to a person. Its title is what they read."""
     return tool(name=name, title=title, describe=describe, question=True, risk="low")
-
-
-def as_text(result: Any) -> str:
-    """A tool's result as the model reads it. Raises NotStorable."""
-    if isinstance(result, str):
-        if len(result.encode(errors="replace")) > LARGEST_RESULT:
-            canonical(result, most=LARGEST_RESULT)  # says so
-        return result
-    if isinstance(result, BaseModel) or dataclasses.is_dataclass(result):
-        result = TypeAdapter(type(result)).dump_python(result, mode="json")
-    plain = json.loads(json.dumps(result, default=_plain))
-    return canonical(plain, most=LARGEST_RESULT).decode()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, Iterable):
-        return list(value)
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
 def _rule(

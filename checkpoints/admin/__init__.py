@@ -1,10 +1,10 @@
-"""Operators' pages over the log: metadata only. Who may do what is in `people`."""
+"""Operators' pages over the log: metadata only. Who may do what is in `people`, keys in `keys`."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
-from checkpoints.admin import people
+from checkpoints.admin import keys, people
 from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
     Archive,
@@ -15,7 +15,6 @@ from checkpoints.models import (
     Branch,
     Checkpoint,
     CheckpointDelta,
-    DataKey,
     Deletion,
     Grant,
     RetentionPolicy,
@@ -24,10 +23,9 @@ from checkpoints.models import (
     StoreMark,
     Thread,
     ThreadInput,
-    WorkspaceKey,
 )
 
-__all__ = ["people"]
+__all__ = ["keys", "people"]
 
 
 @admin.register(Grant)
@@ -112,30 +110,6 @@ class CheckpointDeltaAdmin(ReadOnlyAdmin):
     list_filter = ["workspace"]
     list_select_related = ["checkpoint", "thread", "branch"]
     search_fields = ["=checkpoint__id", "=thread__id"]
-
-
-@admin.register(WorkspaceKey)
-class WorkspaceKeyAdmin(ReadOnlyAdmin):
-    list_display = ["id", "workspace", "version", "kek", "created_at", "rewrapped_at"]
-    list_filter = ["workspace", "kek"]
-    list_select_related = ["workspace"]
-    search_fields = ["=id", "kek"]
-
-
-@admin.register(DataKey)
-class DataKeyAdmin(ReadOnlyAdmin):
-    list_display = [
-        "id",
-        "workspace",
-        "thread",
-        "purpose",
-        "version",
-        "created_at",
-        "destroyed_at",
-    ]
-    list_filter = ["workspace", "purpose", ("destroyed_at", admin.EmptyFieldListFilter)]
-    list_select_related = ["workspace", "thread"]
-    search_fields = ["=id", "=thread__id"]
 
 
 @admin.register(AuditEvent)

@@ -28,7 +28,7 @@ from checkpoints.pure import codec, envelope, refs
 from checkpoints.pure.chain import keyed_digest
 from checkpoints.pure.ops import Op
 from checkpoints.pure.refs import Large, Ref, is_ref
-from checkpoints.stores.mark import require_same
+from checkpoints.stores.mark import refuse_another, require_same
 
 __all__ = ["MAX_BYTES", "Contents", "is_ref", "offload", "put", "read", "ref_to"]
 
@@ -89,7 +89,7 @@ def read(pass_: Pass, blob: Blob) -> bytes:
     try:
         sealed = store.read(blob.object_name)
     except MissingObject:
-        require_same(store)  # or else that is why
+        refuse_another(store)  # or else that is why
         raise
     if envelope.key_id(sealed) != blob.data_key:
         raise DecryptionError

@@ -53,7 +53,7 @@ class KeysOf:
     workspace: Workspace
     now: datetime
     newest: WorkspaceKey | None = None
-    keks: set[str] = field(default_factory=set)  # of all versions
+    keks: list[str] = field(default_factory=list)  # of all versions
     outdated: int = 0  # versions that the current key-encryption key does not wrap
     behind: int = 0  # living data keys that the newest workspace key does not wrap
     versions: list[Version] = field(default_factory=list)
@@ -64,7 +64,7 @@ class KeysOf:
         oldest = f", the oldest of {self.oldest:%Y-%m-%d}" if self.oldest else ""
         return (
             f"key v{self.newest.version}, {self.age.days} days old, under"
-            f" {', '.join(sorted(self.keks))}; {self.living:,} data keys{oldest}"
+            f" {', '.join(self.keks)}; {self.living:,} data keys{oldest}"
         )
 
     @property
@@ -119,7 +119,10 @@ def keks() -> list[Kek]:
     }
     if current:
         used.setdefault(current, {"kek": current, "wraps": 0, "since": None})
-    problems = checks.problems()
+    try:
+        problems = checks.problems()
+    except KeysUnavailable as error:
+        problems = dict.fromkeys(used, str(error))
     found = [
         Kek(
             id=kek,
@@ -152,7 +155,8 @@ def keys_of(workspaces: Iterable[Workspace]) -> list[KeysOf]:
     ):
         keys = found[key.workspace_id]
         keys.newest = key
-        keys.keks.add(key.kek)
+        if key.kek not in keys.keks:
+            keys.keks.append(key.kek)
         keys.outdated += bool(current) and key.kek != current
     _count_data_keys(found)
     return list(found.values())
@@ -198,7 +202,7 @@ def as_json(keks: list[Kek], each: list[KeysOf]) -> str:
                     "workspace": keys.workspace.slug,
                     "version": keys.newest.version if keys.newest else None,
                     "age_days": keys.age.days if keys.age else None,
-                    "keks": sorted(keys.keks),
+                    "keks": keys.keks,
                     "outdated": keys.outdated,
                     "behind": keys.behind,
                     "oldest": keys.oldest,

@@ -144,7 +144,7 @@ def _replace_workspace_key(
 
 
 def _next_workspace_key(newest: WorkspaceKey) -> WorkspaceKey:
-    material.wrapping(newest)  # what does not open cannot be followed
+    hierarchy.unwrapped(newest)  # what does not open gets no successor
     key = WorkspaceKey(workspace_id=newest.workspace_id, version=newest.version + 1)
     material.wrap_workspace_key(key, secrets.token_bytes(KEY_BYTES))
     key.save(force_insert=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -13,8 +14,8 @@ from checkpoints.errors import NotPermitted
 from checkpoints.keys import hierarchy
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.models import Branch, Checkpoint, Group, Thread, Workspace
+from checkpoints.pure import codec, schema
 from checkpoints.pure import ops as operations
-from checkpoints.pure import schema
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op
 
@@ -37,12 +38,14 @@ def create_thread(
     request_key: UUID | None = None,
     actor_id: int | None = None,
     kind: str = Checkpoint.Kind.INPUT,
+    context: dict[str, Any] | None = None,
 ) -> Branch:
     """A thread with its keys and its main branch, whose step 0 sets `state`.
 
     A repeated `request_key` returns the first call's branch as it is now. Raises
     NotStorable, and NotPermitted when someone else used the key.
     """
+    codec.check(state)  # says where in the state, not in its step
     thread = Thread(
         workspace=workspace,
         owner_id=owner_id,
@@ -68,6 +71,7 @@ def create_thread(
                     label=label,
                     meta=StepMeta(actor_id=actor_id),
                     schema_version=schema.version(state),
+                    context=context,
                 ),
             )
     except IntegrityError:

@@ -152,18 +152,17 @@ class _Walk:
         for step, plain in enumerate(packed.plains, packed.first):
             if step > last:
                 break
-            if step >= self.rows_from:
-                row = self.rows.get(step)
-                if row is None:
-                    raise self._missing(step)
-                if (row.id, row.branch_id) != (packed.id_at(step), packed.branch):
-                    raise self._not_as_written(step)
-                if mac is not None:
-                    self._verify_link(row, mac, parent, plain)
-                mac = row.state_mac
-            else:
+            if step < self.rows_from:
                 mac = None  # the first row is believed; the next ones have to follow
-            parent = packed.id_at(step)
+                continue
+            row = self.rows.get(step)
+            if row is None:
+                raise self._missing(step)
+            if row.branch_id != packed.branch or not packed.is_at(step, row.id):
+                raise self._not_as_written(step)
+            if mac is not None:
+                self._verify_link(row, mac, parent, plain)
+            parent, mac = row.id, row.state_mac
         return mac
 
     def _step(self, sealed: SealedStep) -> None:

@@ -17,6 +17,7 @@ from checkpoints.pure import codec
 from checkpoints.pure.align import align, moved
 from checkpoints.pure.codec import State, same
 from checkpoints.pure.pointer import pointer
+from checkpoints.pure.refs import is_ref
 from checkpoints.pure.text import Budget, Hunk, hunks
 
 Kind = Literal["added", "removed", "changed", "moved"]
@@ -117,7 +118,7 @@ class _Comparer:
     def values(self, old: Any, new: Any, old_path: str, path: str) -> None:
         if same(old, new):
             self.found.unchanged += 1
-        elif type(old) is dict and type(new) is dict:
+        elif type(old) is dict and type(new) is dict and not _is_one(old, new):
             self.objects(old, new, old_path, path)
         elif type(old) is list and type(new) is list:
             self.lists(old, new, old_path, path)
@@ -192,6 +193,11 @@ class _Comparer:
                     old[next_i], new[next_j], f"{old_path}/{next_i}", f"{path}/{next_j}"
                 )
             i, j = next_i + 1, next_j + 1
+
+
+def _is_one(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether one of them stands for one large value: what differs is that value."""
+    return is_ref(old) or is_ref(new)
 
 
 def _common_ends(old: list[Any], new: list[Any]) -> tuple[int, int]:

@@ -93,16 +93,16 @@ def is_media_type(value: object) -> bool:
 
 
 def refs(value: Any) -> Iterator[Ref]:
-    """Every value in it that has the form of a reference."""
+    """Every value in it that has the form of a reference, as they stand in it."""
     todo = [value]
     while todo:
         node = todo.pop()
         if is_ref(node):
             yield node
         elif type(node) is dict:
-            todo.extend(node.values())
+            todo.extend(reversed(node.values()))
         elif type(node) is list:
-            todo.extend(node)
+            todo.extend(reversed(node))
 
 
 def may_hold_large(plain: bytes, most: int) -> bool:

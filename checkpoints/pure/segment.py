@@ -73,6 +73,11 @@ class Packed:
         at = (step - self.first) * _ID
         return UUID(bytes=self._ids[at : at + _ID])
 
+    def is_at(self, step: int, id: UUID) -> bool:
+        """Whether this checkpoint is the step's; quicker than to make its id."""
+        at = (step - self.first) * _ID
+        return self._ids[at : at + _ID] == id.bytes
+
     @property
     def plains(self) -> list[bytes]:
         """Each step's text, verbatim."""

@@ -39,12 +39,14 @@ def require_same(store: Store) -> None:
             " does not know. Give another place, or take it over with"
             " `manage.py blobs adopt`."
         )
-    what = "has no mark" if found is None else "has the mark of another one"
-    raise WrongStore(
-        f"{store.where} is not the store that this database uses: it {what}. Mount the"
-        " shared directory here, or set BLOB_STORE to a bucket that every machine"
-        " reaches. Where its objects were moved here on purpose: `manage.py blobs adopt`."
-    )
+    raise _another(store, found)
+
+
+def refuse_another(store: Store) -> None:
+    """As `require_same`, for who only looks: it writes nothing, in neither place."""
+    known = StoreMark.objects.filter(kind=store.kind).exclude(claimed_at=None).first()
+    if known is not None and (found := _read(store)) != known.mark:
+        raise _another(store, found)
 
 
 def adopt(store: Store) -> None:
@@ -53,6 +55,15 @@ def adopt(store: Store) -> None:
         known = _known(store.kind)
         _claim(known)
         _leave(store, known, _read(store))
+
+
+def _another(store: Store, found: UUID | None) -> WrongStore:
+    what = "has no mark" if found is None else "has the mark of another one"
+    return WrongStore(
+        f"{store.where} is not the store that this database uses: it {what}. Mount the"
+        " shared directory here, or set BLOB_STORE to a bucket that every machine"
+        " reaches. Where its objects were moved here on purpose: `manage.py blobs adopt`."
+    )
 
 
 def _known(kind: str) -> StoreMark:

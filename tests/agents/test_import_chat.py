@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from agents.errors import MalformedLog
 from agents.pure.chatlog import Conversation, parse
 from checkpoints import gate
 from checkpoints.access import Reason, unscoped
-from checkpoints.models import AuditEvent, Branch, Checkpoint, Thread
+from checkpoints.blobs import Contents
+from checkpoints.log.hydrate import head_state
+from checkpoints.models import AuditEvent, Blob, Branch, Checkpoint, Thread
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SHARED = Path(
@@ -360,7 +363,14 @@ MALFORMED: dict[str, tuple[Any, str]] = {
         {"messages": [user()], "x": json.loads("[" * 60 + "]" * 60)},
         "what is beside the messages is nested",
     ),
-    "too large": ([user(), says("x" * 6_000_000)], "message 1 is larger than"),
+    "too large": (
+        [user(), calls("c", arguments=json.dumps("x" * 6_000_000)), result("c")],
+        "message 1 is larger than",
+    ),
+    "too large for a blob": (
+        [user(), says("x" * 70_000_000)],
+        "message 1 holds a value of 70,000,000 bytes",
+    ),
     "a key with a lone surrogate": (
         '{"messages": [], "\\ud800": 1}',
         "a lone surrogate",
@@ -538,3 +548,31 @@ def total(text: str, lines: bool) -> None:
         assert isinstance(one, Conversation)
         assert one.messages
         assert one.messages[0]["role"] in ("user", "assistant")
+
+
+def test_long_texts_and_images_of_a_log_become_blobs(workspace, alice, write):
+    image = b"\x89PNG\r\n\x1a\n" + bytes(6_000_000)
+    url = f"data:image/png;base64,{b64encode(image).decode()}"
+    looked = [{"type": "image_url", "image_url": {"url": url}}]
+    call_command("import_chat", str(write([user(looked), says("x" * 6_000_000)])))
+    with unscoped(Reason.TEST):
+        branch = Branch.objects.select_related("thread").get()
+        kept = Blob.objects.values_list("media_type", "size").order_by("media_type")
+        assert list(kept) == [("image/png", len(image)), ("text/plain", 6_000_000)]
+    opened = gate.admit(alice, purpose="test", threads=[branch.thread])
+    state = Contents(opened, branch.thread_id).restore(head_state(opened, branch))
+    assert [message["content"] for message in state["messages"]] == [
+        looked,
+        "x" * 6_000_000,
+    ]
+
+
+def test_a_log_is_not_imported_while_the_store_is_away(workspace, write, settings):
+    settings.BLOB_DIR = write("", "a file")
+    err = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("import_chat", str(write([user("x" * 100_000)])), stderr=err)
+    assert "cannot be used" in err.getvalue()
+    assert "Nothing of it was imported" in err.getvalue()
+    with unscoped(Reason.TEST):
+        assert not Thread.objects.exists()

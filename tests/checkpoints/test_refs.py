@@ -125,7 +125,7 @@ def test_an_operation_gives_up_what_is_large_in_its_value(shelf, op, taken):
     assert list(kept[:-1]) == list(op[:-1])
 
 
-REF = refs.ref(UUID(int=7), 5, "text/plain", "")
+REF = refs.ref(UUID(int=0xABCDEF), 5, "text/plain", "")
 
 
 @pytest.mark.parametrize(

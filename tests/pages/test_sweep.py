@@ -20,6 +20,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
 from agents.models import Approval, Run
+from checkpoints import blobs
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.models import AuditEvent, Membership
 from tests.agents.waiting import make_waiting
@@ -64,6 +65,7 @@ class Things:
     run: UUID
     failed: UUID
     approval: UUID
+    blob: UUID
     digest: str = "00" * 32
 
     def values(self) -> list[str]:
@@ -71,7 +73,7 @@ class Things:
 
 
 def nothing() -> Things:
-    return Things(uuid4(), uuid4(), uuid4(), uuid4(), uuid4(), uuid4())
+    return Things(uuid4(), uuid4(), uuid4(), uuid4(), uuid4(), uuid4(), uuid4())
 
 
 # What can be asked for
@@ -92,12 +94,20 @@ def of_step(things: Things) -> dict[str, Any]:
     return {"pk": things.thread, "checkpoint": things.checkpoint}
 
 
+def of_blob(things: Things) -> dict[str, Any]:
+    return {"pk": things.thread, "blob": things.blob}
+
+
 def of_approval(things: Things) -> dict[str, Any]:
     return {"pk": things.approval}
 
 
 def anyone(person: Person) -> bool:
     return True
+
+
+def reader(person: Person) -> bool:
+    return person.reads
 
 
 def operator(person: Person) -> bool:
@@ -168,6 +178,9 @@ ROUTES = {
     "agents:step": Route(of_step),
     "agents:step_parts": Route(of_step),
     "agents:step_live": Route(of_step),
+    "agents:blob": Route(of_blob, may_get=reader),
+    "agents:blob_download": Route(of_blob, may_get=reader),
+    "agents:blob_image": Route(of_blob, may_get=reader),
     "agents:thread_message": Route(
         of_thread,
         get=False,
@@ -323,6 +336,9 @@ def make_things(make_trip, make_thread):
             run=trip.run.pk,
             failed=failed.pk,
             approval=approval.pk,
+            blob=blobs.put(
+                trip.thread, b"\x89PNG\r\n\x1a\n", media_type="image/png"
+            ).pk,
             digest=bytes(approval.digest).hex(),
         )
 

@@ -151,6 +151,15 @@ def _flat(value: Any) -> Iterator[bytes]:
 # What a browser keeps
 
 
+def files(folder: Path) -> Places:
+    """Every file below, with its name."""
+    return {
+        f"file {path.name}": path.name.encode() + path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
 def cookies(values: Iterable[str]) -> Places:
     """Cookies as they are, and what they hold where that is base64, packed or not."""
     text = "\n".join(values).encode()

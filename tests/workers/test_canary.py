@@ -23,6 +23,7 @@ from agents.demo.stories import FAILED, FINISHED, FORKED, WAITING
 from agents.models import Approval, Run, ToolCall
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
+from checkpoints.blobs import Contents
 from checkpoints.log.hydrate import read
 from checkpoints.models import Branch, Checkpoint, Membership, Thread
 from tests.workers import leaks
@@ -97,18 +98,21 @@ def test_the_search_finds_what_is_in_clear_in_any_form(make_thread, birds):
 
 
 def test_nothing_that_was_said_is_found_in_clear(
-    visitor, workers, server, redis_log, birds, tmp_path, caplog, capsys
+    visitor, workers, server, redis_log, birds, tmp_path, caplog, capsys, blob_dir
 ):
     workers.start(pool=2)
     live_through_everything(visitor, server, birds, tmp_path)
     call_command("import_chat", str(chat_log(birds, tmp_path)))
 
     assert_all_are_stored(birds)
+    stored = leaks.files(blob_dir)
+    assert len(stored) == 2  # the mark, and a long text
     places = {
         **leaks.database(),
         **dumped(),
         **redis_log.places(),
         **leaks.cookies(visitor.kept),
+        **stored,
         "worker log": workers.log.read_bytes(),
         "web log": (tmp_path / "web.log").read_bytes(),
         "our log": caplog.text.encode(),
@@ -235,6 +239,7 @@ def over(run: Run, status: str) -> None:
 
 def chat_log(birds: Canaries, tmp_path: Any) -> Any:
     function = {"name": birds["imported tool"], "arguments": birds["imported call"]}
+    long = f"{birds['imported result']} {'long ' * 20_000} {birds['its far end']}"
     log = {
         "messages": [
             {"role": "system", "content": birds["imported prompt"]},
@@ -244,7 +249,7 @@ def chat_log(birds: Canaries, tmp_path: Any) -> Any:
                 "content": None,
                 "tool_calls": [{"id": "c", "type": "function", "function": function}],
             },
-            {"role": "tool", "tool_call_id": "c", "content": birds["imported result"]},
+            {"role": "tool", "tool_call_id": "c", "content": long},
         ],
         "note": birds["imported note"],
     }
@@ -291,7 +296,8 @@ def everything_opened() -> Iterator[str]:
             for branch in thread.branches.all():
                 yield opened.open(branch, "name")
                 for record in read(opened, branch).records:
-                    yield json.dumps([record.label, record.ops], ensure_ascii=False)
+                    ops = Contents(opened, thread.pk).restore(record.ops)
+                    yield json.dumps([record.label, ops], ensure_ascii=False)
             sealed = [*ToolCall.objects.filter(thread=thread), *thread.runs.all()]
             for row in [*sealed, *thread.inputs.all()]:
                 for name in ("title", "arguments", "effective", "reason", "result"):

@@ -261,7 +261,7 @@ class Handler(BaseHTTPRequestHandler):
     def _json(
         self, status: int, body: Any, headers: dict[str, str] | None = None
     ) -> None:
-        data = json.dumps(body, ensure_ascii=False).encode()
+        data = json.dumps(body).encode()
         self._send(status, data, {"Content-Type": "application/json"} | (headers or {}))
 
     def _send(

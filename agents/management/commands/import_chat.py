@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.debug.chatlog import import_conversations
 from agents.errors import AlreadyImported, MalformedLog
 from agents.pure.chatlog import parse
+from checkpoints.errors import StoreUnavailable
 from checkpoints.models import Workspace
 
 
@@ -36,7 +37,7 @@ class Command(BaseCommand):
                     owner_id=owner.pk if owner else None,
                     title=file.stem,
                 )
-            except (MalformedLog, AlreadyImported) as problem:
+            except (MalformedLog, AlreadyImported, StoreUnavailable) as problem:
                 failed += 1
                 self.stderr.write(f"{file}: {problem} Nothing of it was imported.")
                 continue

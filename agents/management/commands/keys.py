@@ -130,7 +130,7 @@ class Command(BaseCommand):
             )
 
     def handle(self, *args: Any, run: Callable[..., None], **options: Any) -> None:
-        self._said_at = 0.0
+        self._said_at = time.monotonic()
         try:
             run(**options)
         except (CheckpointsError, ImproperlyConfigured) as error:
@@ -156,7 +156,7 @@ class Command(BaseCommand):
             since = f", since {kek.since:%Y-%m-%d}" if kek.since else ""
             self.stdout.write(
                 f"{kek.id}{' (current)' if kek.is_current else ''}:"
-                f" {kek.wraps:,} workspace keys{since}"
+                f" {kek.wraps:,} workspace key{'s'[: kek.wraps != 1]}{since}"
             )
             if kek.problem:
                 self.stdout.write(self.style.ERROR(f"  {kek.problem}"))
@@ -297,8 +297,8 @@ class Command(BaseCommand):
         expire.require_free(row, WORK)
         steps = row.checkpoints.count()
         self.stdout.write(
-            f"Thread {short(thread)} of {row.workspace.name}: {steps:,} steps, begun"
-            f" {row.created_at:%Y-%m-%d}. Once its keys are destroyed nobody opens it."
+            f"Thread {short(thread)} of {row.workspace.name}: {steps:,} step{'s'[: steps != 1]},"
+            f" begun {row.created_at:%Y-%m-%d}. Once its keys are destroyed nobody opens it."
         )
         if not yes:
             self._ask(short(thread))

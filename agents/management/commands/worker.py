@@ -11,8 +11,10 @@ from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
-from checkpoints.errors import KeysUnavailable
+from checkpoints import stores
+from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
 from checkpoints.keys import checks
+from checkpoints.stores.mark import require_same
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Command(BaseCommand):
         if pool < 1:
             raise CommandError(f"--pool {pool} must be 1 or more.")
         _require_keys()
+        _require_store()
         Pool(pool, runner.work).run()
 
 
@@ -60,3 +63,15 @@ def _require_keys() -> None:
             raise CommandError(str(error)) from error
         else:
             return
+
+
+def _require_store() -> None:
+    """Raises CommandError when the blob store here is not the others'."""
+    try:
+        require_same(stores.configured())
+    except WrongStore as error:
+        raise CommandError(str(error)) from error
+    except (StoreUnavailable, OperationalError, InterfaceError) as error:
+        # It may come back. Runs that need it pause until then.
+        logger.warning("the blob store was not looked at: %s", error)
+    connections.close_all()  # the workers are forked

@@ -11,6 +11,7 @@ from agents.approvals.decide import ineligible
 from agents.errors import UnknownAgent, UnknownTool
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.pages import live
+from agents.pages.chips import Chip, Chips
 from agents.pages.damage import DAMAGE
 from agents.tools import registry
 from checkpoints import gate
@@ -90,6 +91,7 @@ class Detail:
     reason: str = ""
     said: list[Said] = field(default_factory=list)
     result: Any = None
+    kept_apart: Chip | None = None  # the result, where it is a blob
 
     @property
     def last(self) -> Said | None:
@@ -173,6 +175,8 @@ def _opened(principal: UserPrincipal, approval: Approval) -> Detail:
         content.explain(approval.thread_id)
     proposed = opened.open(call, "arguments")
     effective = opened.open(call, "effective")
+    result = opened.open(call, "result")
+    kept_apart = Chips(approval.thread).of(result)
     return Detail(
         approval=approval,
         sealed=False,
@@ -185,7 +189,8 @@ def _opened(principal: UserPrincipal, approval: Approval) -> Detail:
             _said(decision, opened.open(decision, "content"))
             for decision in approval.decisions.select_related("by").order_by("at")
         ],
-        result=_result(opened.open(call, "result")),
+        result=None if kept_apart else _result(result),
+        kept_apart=kept_apart,
     )
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from agents.pages.chips import NO_CHIPS, Chip, Chips
 from checkpoints.pure.codec import State, same
 
 PEOPLE = {"user": "Person", "system": "System", "developer": "System"}
@@ -36,6 +37,7 @@ class Card:
     code: bool  # shown in the fixed-width face
     calls: list[CallCard]
     new: bool = False
+    chips: list[Chip] = field(default_factory=list)  # of what it holds as blobs
 
     @property
     def lines(self) -> int:
@@ -52,13 +54,19 @@ class Card:
 
 
 def card(
-    message: Any, *, step: int | None = None, who: str = "", new: bool = False
+    message: Any,
+    chips: Chips = NO_CHIPS,
+    *,
+    step: int | None = None,
+    who: str = "",
+    new: bool = False,
 ) -> Card:
     """The card of one message; `who` names the person behind a user's."""
     if not isinstance(message, dict):
         return Card("", "Message", "", step, pretty(message), True, [], new)
     role = str(message.get("role", ""))
-    text = _content(message.get("content"))
+    content = message.get("content")
+    text = _content(content, chips)
     name = str(message.get("name") or "") if role == "tool" else ""
     is_code = role == "tool"
     if is_code:
@@ -73,6 +81,7 @@ def card(
         code=is_code,
         calls=[_call(call) for call in calls] if isinstance(calls, list) else [],
         new=new,
+        chips=chips.within(content),
     )
 
 
@@ -96,9 +105,9 @@ def unchanged(before: Sequence[Any], after: Sequence[Any]) -> int:
     return count
 
 
-def summary(message: Any, length: int = 120) -> str:
+def summary(message: Any, length: int = 120, chips: Chips = NO_CHIPS) -> str:
     """One line of a message, for a diff: who, and the first words or the calls."""
-    shown = card(message)
+    shown = card(message, chips)
     names = ", ".join(call.name for call in shown.calls)
     words = " ".join(shown.text.split())
     if len(words) > length:
@@ -139,13 +148,15 @@ def _who(role: str, person: str) -> str:
     return PEOPLE.get(role, role or "Message")
 
 
-def _content(content: Any) -> str:
-    if content is None:
+def _content(content: Any, chips: Chips) -> str:
+    """The text of it; what is kept as a blob has a chip instead."""
+    if content is None or chips.of(content):
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(_part(part) for part in content)
+        said = [_part(part) for part in content if not chips.within(part)]
+        return "\n".join(said)
     return pretty(content)
 
 

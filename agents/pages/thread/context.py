@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agents.pages.chips import NO_CHIPS, Chips
 from agents.pages.thread.cards import Card, card, message_id, messages
 from agents.pure.context import compose
+from checkpoints.pure import refs
 from checkpoints.pure.codec import State
+from checkpoints.pure.refs import TEXT
 
 CHARACTERS_PER_TOKEN = 4  # about; the share of each part is what matters
 
@@ -49,7 +52,7 @@ class ContextView:
 
 
 def context_view(
-    manifest: Any, before: State, *, counted: int | None
+    manifest: Any, before: State, chips: Chips = NO_CHIPS, *, counted: int | None
 ) -> ContextView | None:
     """The view of a model step's `context`; None when it records no request.
 
@@ -89,7 +92,7 @@ def context_view(
         attempts=[a for a in manifest.get("attempts", ()) if isinstance(a, dict)],
         finish_reason=str(manifest.get("finish_reason") or ""),
         tools=listed,
-        request=[card(message) for message in request.messages],
+        request=[card(message, chips) for message in request.messages],
         omitted=sum(
             1 for message in messages(before) if message_id(message) not in ids
         ),
@@ -109,7 +112,9 @@ def _parts(sizes: list[tuple[str, int, str]]) -> list[Part]:
 
 def _size(message: Mapping[str, Any]) -> int:
     """Characters of what a model reads of a message."""
-    size = len(str(message.get("content") or ""))
+    content = message.get("content")
+    kept = sum(ref["size"] for ref in refs.refs(content) if ref["media_type"] == TEXT)
+    size = kept or len(str(content or ""))
     for call in message.get("tool_calls", ()):
         size += len(call["function"]["name"]) + len(call["function"]["arguments"])
     return size

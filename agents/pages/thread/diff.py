@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.thread.cards import message_id, summary
 from checkpoints.pure.compare import Change, Comparison, Group
 from checkpoints.pure.text import Hunk, Part
@@ -19,6 +20,7 @@ MOST = 120  # entries on a page
 class DiffLine:
     sign: str  # "+", "-", " " or "↕"
     parts: Sequence[Part]
+    chips: Sequence[Chip] = ()  # of what the line's value holds as blobs
 
     @property
     def css(self) -> str:
@@ -81,10 +83,10 @@ class DiffView:
     unchanged_messages: int
 
 
-def diff_view(found: Comparison) -> DiffView:
+def diff_view(found: Comparison, chips: Chips = NO_CHIPS) -> DiffView:
     groups = found.groups()
     return DiffView(
-        entries=[_entry(group) for group in groups[:MOST]],
+        entries=[_entry(group, chips) for group in groups[:MOST]],
         more=max(0, len(groups) - MOST),
         unchanged=found.unchanged,
         unchanged_messages=found.unchanged_messages,
@@ -101,49 +103,53 @@ def text_lines(hunks: Iterable[Hunk]) -> list[DiffLine]:
     return found
 
 
-def _entry(group: Group) -> Entry:
+def _entry(group: Group, chips: Chips) -> Entry:
     only_added = all(change.kind == "added" for change in group.changes)
     return Entry(
         path=group.path or "/",
         label=group.label,
         colour="jade" if only_added else "slate",
-        lines=[line for change in group.changes for line in _lines(change)],
+        lines=[line for change in group.changes for line in _lines(change, chips)],
     )
 
 
-def _lines(change: Change) -> list[DiffLine]:
+def _lines(change: Change, chips: Chips) -> list[DiffLine]:
     if change.kind == "moved":
         old, new = (
             (change.old_path or "").rsplit("/", 1)[-1],
             change.path.rsplit("/", 1)[-1],
         )
-        said = f"{_named(change.new)} from {old} to {new}"
+        said = f"{_named(change.new, chips)} from {old} to {new}"
         return [DiffLine("↕", (Part("same", said),))]
     if change.hunks:
         return text_lines(change.hunks)
+
+    def line(sign: str, kind: Literal["same", "del", "ins"], value: Any) -> DiffLine:
+        part = Part(kind, in_line(value, chips))
+        return DiffLine(sign, (part,), chips.within(value))
+
     # Where nothing stands beside it, marking all of it would mark nothing.
     if change.kind == "added":
-        return [DiffLine("+", (Part("same", in_line(change.new)),))]
+        return [line("+", "same", change.new)]
     if change.kind == "removed":
-        return [DiffLine("-", (Part("same", in_line(change.old)),))]
-    return [
-        DiffLine("-", (Part("del", in_line(change.old)),)),
-        DiffLine("+", (Part("ins", in_line(change.new)),)),
-    ]
+        return [line("-", "same", change.old)]
+    return [line("-", "del", change.old), line("+", "ins", change.new)]
 
 
-def in_line(value: Any) -> str:
+def in_line(value: Any, chips: Chips = NO_CHIPS) -> str:
     """A value in a line of its own."""
+    if chip := chips.of(value):
+        return chip.said
     if isinstance(value, dict) and "role" in value and message_id(value):
-        return summary(value, VALUE)
+        return summary(value, VALUE, chips)
     said = json.dumps(value, ensure_ascii=False)
     return said if len(said) <= VALUE else said[: VALUE - 1] + "…"
 
 
-def _named(value: Any) -> str:
+def _named(value: Any, chips: Chips) -> str:
     """How an item of a list is called, by its own key where it has one."""
     if isinstance(value, dict):
         for key in ("id", "key", "name", "title"):
             if isinstance(value.get(key), str):
                 return f"{key} “{value[key]}”"
-    return in_line(value)
+    return in_line(value, chips)

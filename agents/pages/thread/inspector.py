@@ -23,6 +23,7 @@ from checkpoints.log.hydrate import History, StepRecord, read
 from checkpoints.pure.blame import blame
 from checkpoints.pure.codec import State
 from checkpoints.pure.compare import Change, compare
+from checkpoints.pure.refs import is_ref
 
 KEPT = 3  # unchanged messages that stay in sight, for context
 MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
@@ -44,11 +45,11 @@ def inspect(
         case "messages":
             return _messages(subject, history, at)
         case "context":
-            return _context(history, at)
+            return _context(subject, history, at)
         case "effects":
             return {"calls": call_views(calls, subject.steps, subject.opened)}
         case "raw":
-            return _raw(history, at)
+            return _raw(subject, history, at)
     return _diff(subject, history, place, at)
 
 
@@ -66,7 +67,7 @@ def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[st
         base_step, base_label = at.step - 1, ""
         before, after = _neighbours(history, at.step)
     return {
-        "diff": _blamed(diff_view(compare(before, after)), history, at),
+        "diff": _blamed(diff_view(compare(before, after), subject.chips), history, at),
         "base_step": base_step,
         "base_label": base_label,
         "chosen_base": base is not None,
@@ -140,7 +141,12 @@ def _state(subject: Subject, history: History, at: Step, query: str) -> dict[str
 
 
 def matches(value: Any, query: str) -> Any:
-    """What is left of a value when only keys and values that hold the text stay."""
+    """What is left of a value when only keys and values that hold the text stay.
+
+    Of what is kept as a blob, its first words are looked at.
+    """
+    if is_ref(value):
+        return value if query in value["digest"].casefold() else None
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list):
@@ -178,7 +184,13 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
         record = steps.get(message_id(message) or "")
         who = subject.people.get(record.actor_id or 0, "") if record else ""
         cards.append(
-            card(message, step=record.step if record else None, who=who, new=n >= same)
+            card(
+                message,
+                subject.chips,
+                step=record.step if record else None,
+                who=who,
+                new=n >= same,
+            )
         )
     folded = max(0, same - KEPT - first)
     params = after.get("params")
@@ -211,7 +223,7 @@ def _steps_of_messages(records: Sequence[StepRecord]) -> dict[str, StepRecord]:
     return found
 
 
-def _context(history: History, at: Step) -> dict[str, Any]:
+def _context(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     """Of the open step, or of the last model call before it."""
     record = next(
         (
@@ -225,13 +237,15 @@ def _context(history: History, at: Step) -> dict[str, Any]:
         return {"view": None}
     before = history.state_at(record.step - 1) if record.step else {}
     return {
-        "view": context_view(record.context, before, counted=record.tokens_in),
+        "view": context_view(
+            record.context, before, subject.chips, counted=record.tokens_in
+        ),
         "of": record,
         "earlier": record.step != at.step,
     }
 
 
-def _raw(history: History, at: Step) -> dict[str, Any]:
+def _raw(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     record = history.record(at.step)
     step = {
         "id": str(record.id),
@@ -253,6 +267,7 @@ def _raw(history: History, at: Step) -> dict[str, Any]:
         "record": pretty(step),
         "state_text": state if len(state) <= MOST_RAW else "",
         "state_size": len(state),
+        "chips": subject.chips.within(record.ops),
     }
 
 

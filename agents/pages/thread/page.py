@@ -26,6 +26,7 @@ from agents.pages.thread.subject import (
     newest_run,
     queued,
     totals,
+    why_paused,
 )
 from checkpoints.log import retention
 
@@ -105,6 +106,7 @@ def page_context(
         "actions": actions(subject),
         "composer": composer(subject, calls),
         "queued": queued(subject),
+        "paused": why_paused(subject),
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.models import Run, ToolCall
+from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.thread.cards import Card, card, messages
 from agents.pages.thread.effects import CallView, call_views, calls_at
 from agents.pages.thread.place import Place
@@ -27,6 +28,7 @@ class Operation:
     verb: str
     path: str
     value: str
+    chips: Sequence[Chip] = ()  # of what the value holds as blobs
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class StepPanel:
     failed: bool
     ways: Ways
     means: str  # of its failure
+    cleaned: list[str]  # where text was that is none, as one reads it now
 
     @property
     def title(self) -> str:
@@ -91,7 +94,9 @@ def step_panel(
     return StepPanel(
         at=at,
         record=record,
-        added=additions(record.ops, step=at.step, who=who) if record else Additions(),
+        added=additions(record.ops, step=at.step, who=who, chips=subject.chips)
+        if record
+        else Additions(),
         calls=call_views(
             calls_at(calls, subject.steps, at), subject.steps, subject.opened
         ),
@@ -100,7 +105,13 @@ def step_panel(
         failed=failed,
         ways=_ways(subject, place, at),
         means=means(at.error_class) if failed else "",
+        cleaned=_cleaned(record),
     )
+
+
+def _cleaned(record: StepRecord | None) -> list[str]:
+    found = (record.context or {}).get("cleaned") if record else None
+    return [str(path) for path in found] if isinstance(found, list) else []
 
 
 def _ways(subject: Subject, place: Place, at: Step) -> Ways:
@@ -131,28 +142,30 @@ VERBS = {
 }
 
 
-def additions(ops: Iterable[Op], *, step: int, who: str) -> Additions:
+def additions(
+    ops: Iterable[Op], *, step: int, who: str, chips: Chips = NO_CHIPS
+) -> Additions:
     """What these operations added: messages as cards, everything else by path."""
     found = Additions()
     for op in ops:
         match op:
             case ["append", "/messages", message]:
-                found.cards.append(card(message, step=step, who=who, new=True))
+                found.cards.append(card(message, chips, step=step, who=who, new=True))
             case ["reset", dict() as state]:
                 found.cards.extend(
-                    card(message, step=step, who=who, new=True)
+                    card(message, chips, step=step, who=who, new=True)
                     for message in messages(state)
                 )
-                found.operations.extend(_channels(state))
+                found.operations.extend(_channels(state, chips))
             case ["put", path, key, value]:
                 found.operations.append(
-                    Operation(VERBS["put"], f"{path}/{key}", _value(value))
+                    _operation(VERBS["put"], f"{path}/{key}", value, chips)
                 )
             case ["delete", path, key]:
                 found.operations.append(Operation(VERBS["delete"], f"{path}/{key}", ""))
             case [verb, path, value]:
                 found.operations.append(
-                    Operation(VERBS.get(verb, str(verb)), str(path), _value(value))
+                    _operation(VERBS.get(verb, str(verb)), str(path), value, chips)
                 )
             case [verb, path]:
                 found.operations.append(
@@ -161,14 +174,20 @@ def additions(ops: Iterable[Op], *, step: int, who: str) -> Additions:
     return found
 
 
-def _channels(state: Mapping[str, Any]) -> Iterable[Operation]:
+def _channels(state: Mapping[str, Any], chips: Chips) -> Iterable[Operation]:
     """The channels that a thread began with, where they hold something."""
     for name, value in state.items():
         if name not in {"messages", "_schema"} and value not in ({}, [], "", None):
-            yield Operation("began with", f"/{name}", _value(value))
+            yield _operation("began with", f"/{name}", value, chips)
 
 
-def _value(value: Any) -> str:
-    """Texts as they read, all else as JSON."""
+def _operation(verb: str, path: str, value: Any, chips: Chips) -> Operation:
+    return Operation(verb, path, _value(value, chips), chips.within(value))
+
+
+def _value(value: Any, chips: Chips) -> str:
+    """Texts as they read, all else as JSON; nothing where a chip says it all."""
+    if chips.of(value):
+        return ""
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return said if len(said) <= VALUE else said[: VALUE - 1] + "…"

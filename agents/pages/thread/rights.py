@@ -65,8 +65,12 @@ def actions(subject: Subject) -> Actions:
     return Actions(
         fork=True,
         cancel=run if run and run.is_live and not run.cancel_requested else None,
-        retry=run if run and run.status in RETRIED and not newer else None,
+        retry=run if run and _may_be_retried(run) and not newer else None,
     )
+
+
+def _may_be_retried(run: Run) -> bool:
+    return run.status in RETRIED or run.is_paused
 
 
 def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:

@@ -49,6 +49,8 @@ def thread_status(subject: Subject) -> Status:
     if run.is_live and run.cancel_requested:
         return Status("slate", "stop", "being cancelled")
     match run.status:
+        case Run.Status.READY if run.is_paused:
+            return Status("amber", "clock", "paused")
         case Run.Status.READY:
             return Status("slate", "queue", "queued")
         case Run.Status.RUNNING:
@@ -96,5 +98,7 @@ def siblings(
 def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
-    states = sorted((str(run.pk), run.status, run.cancel_requested) for run in runs)
+    states = sorted(
+        (str(run.pk), run.shown_status, run.cancel_requested) for run in runs
+    )
     return live.tag([*heads, *states])

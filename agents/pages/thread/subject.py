@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -19,6 +20,7 @@ from django.http import Http404
 from django.shortcuts import get_object_or_404
 
 from agents.models import Run, ToolCall
+from agents.pages.chips import Chips
 from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
@@ -95,6 +97,11 @@ class Subject:
     damage: CheckpointsError | None = None
     gone: Gone | None = None
     people: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def chips(self) -> Chips:
+        """For values that are kept as blobs."""
+        return Chips(self.thread)
 
     @property
     def sealed(self) -> bool:
@@ -350,3 +357,11 @@ def queued(subject: Subject) -> list[str]:
 
 def failed_step(steps: Sequence[Step]) -> Step | None:
     return next((step for step in reversed(steps) if has_failed(step)), None)
+
+
+def why_paused(subject: Subject) -> str:
+    """What the run of the shown branch waits for before it goes on by itself."""
+    run = subject.run
+    if run is None or not run.is_paused or subject.opened is None:
+        return ""
+    return open_each(subject.opened, [run], "error")[0] or run.error_class

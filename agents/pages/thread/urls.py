@@ -2,12 +2,19 @@ from __future__ import annotations
 
 from django.urls import path
 
-from agents.pages.thread import message, views
+from agents.pages.thread import blob, message, views
 
 urlpatterns = [
     path("threads/<uuid:pk>/", views.thread, name="thread"),
     path("threads/<uuid:pk>/at/<uuid:checkpoint>/", views.thread, name="step"),
     path("threads/<uuid:pk>/message", message.message, name="thread_message"),
+    path("threads/<uuid:pk>/blobs/<uuid:blob>/", blob.blob, name="blob"),
+    path(
+        "threads/<uuid:pk>/blobs/<uuid:blob>/download",
+        blob.download,
+        name="blob_download",
+    ),
+    path("threads/<uuid:pk>/blobs/<uuid:blob>/image", blob.image, name="blob_image"),
     path("f/threads/<uuid:pk>/", views.parts, name="thread_parts"),
     path(
         "f/threads/<uuid:pk>/at/<uuid:checkpoint>/",

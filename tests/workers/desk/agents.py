@@ -129,6 +129,25 @@ def give_up() -> str:
     raise ToolError("the airline is closed", stop=True)
 
 
+@tool(effect="read", title="Give {kind}")
+def give(kind: str) -> Any:
+    """Give something that cannot be stored, or not as it is."""
+    deep: Any = 1
+    for _ in range(80):
+        deep = [deep]
+    return {
+        "not JSON": {"at": [Decimal(1), time.sleep]},
+        "NaN": {"fare": float("nan")},
+        "infinity": {"fares": [1.5, float("inf")]},
+        "over-deep": deep,
+        "a large integer": {"seats": 2**70},
+        "a surrogate key": {"\ud800": 1},
+        "a surrogate": {"text": "a\ud800b"},
+        "a surrogate text": "a\ud800b",
+        "over-large": ["x" * 1000] * 80_000,
+    }[kind]
+
+
 @ask(title="{question}")
 def question(question: str) -> str:
     """Ask the traveller."""
@@ -149,6 +168,7 @@ desk = register(
             explode,
             complain,
             give_up,
+            give,
             question,
             fetch,
             order,
