@@ -13,29 +13,44 @@ from django.db import transaction
 
 from agents import queue
 from agents.models import Approval, Run
-from checkpoints.access import Reason, unscoped
+from checkpoints import audit
+from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
+from checkpoints.models import Grant
 
 
 def wake(run_id: UUID) -> bool:
     """Make a waiting run ready once no request of it is pending, and ring after commit.
 
-    False when it waits for more, or does not wait at all. Locks the run's row, so that
+    False when it waits for more (for an owner, too), or does not wait at all. Locks the run's row, so that
     of two people who give the last two decisions at once, one sees both.
     """
     with unscoped(Reason.WORKER), transaction.atomic():
         run = (
             Run.objects.select_for_update(no_key=True, of=("self",))
-            .select_related("branch")
+            .select_related("branch", "grant")
             .filter(pk=run_id)
             .first()
         )
-        if run is None or run.status != Run.Status.WAITING:
+        if run is None or run.status != Run.Status.WAITING or run.needs_owner:
             return False
         # A statement of its own: it sees what was committed while we waited for the lock.
         if Approval.objects.pending().filter(run=run).exists():
             return False
         return make_ready(run_id, was=Run.Status.WAITING, fence=run.branch.fence)
+
+
+def adopt(run: Run, by: UserPrincipal) -> None:
+    """Let the run act for `by` from now on, in the open transaction that locked it."""
+    grant = Grant.objects.create(
+        workspace_id=run.workspace_id,
+        thread_id=run.thread_id,
+        user_id=by.user_id,
+        session=by.session,
+    )
+    Run.objects.for_user(by).filter(pk=run.pk).update(grant=grant)
+    audit.record(by, "take_over", obj=run, grant=grant.pk, before=run.grant_id)
+    run.grant = grant
 
 
 def make_ready(run_id: UUID, *, was: Run.Status, fence: int) -> bool:

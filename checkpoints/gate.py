@@ -215,8 +215,10 @@ def _require_grant(principal: RunPrincipal) -> None:
     if grant is None:
         raise NotPermitted("The grant of this run was revoked.")
     is_active, role = grant
-    if not is_active or role in {None, Role.AUDITOR}:
-        raise NotPermitted("The person whom this run acts for may no longer read here.")
+    if not is_active or role not in {Role.OPERATOR, Role.ADMIN}:
+        raise NotPermitted(
+            "The person whom this run acts for may no longer operate here."
+        )
 
 
 def _record(principal: Principal, purpose: str, threads: set[UUID], steps: str) -> None:

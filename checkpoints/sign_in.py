@@ -15,9 +15,10 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.db import connection
+from django.db.models import Q
 from django.utils.crypto import salted_hmac
 
-from checkpoints import audit
+from checkpoints import audit, grants
 from checkpoints.access import Reason
 from checkpoints.db.session import signing_in
 from checkpoints.models import Membership
@@ -106,6 +107,19 @@ def record_refused(name: str, address: str, *, why: str) -> None:
             address=address,
             person=user_id or None,
         )
+
+
+def end_grants(user_id: int, session: str) -> None:
+    """What this session let runs do ends with it."""
+    for workspace_id in _workspaces(user_id):
+        if workspace_id is not None:
+            grants.revoke(
+                Q(user_id=user_id, session=session),
+                workspace_id=workspace_id,
+                why="signed out",
+                via="web",
+                by_id=user_id,
+            )
 
 
 def record(action: str, user_id: int, *, session: str, address: str) -> None:

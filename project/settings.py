@@ -146,7 +146,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # Large values of state, and archives: sealed objects outside the database
 
 # A directory that the web process and every worker see, or s3://bucket/prefix.
-BLOB_DIR = Path(env.text("BLOB_DIR", default=str(BASE_DIR / ".data" / "blobs")))
+BLOB_DIR = BASE_DIR / env.text("BLOB_DIR", default=".data/blobs")
 BLOB_STORE = env.bucket("BLOB_STORE")
 # Of the object store; credentials come from where boto3 finds them.
 BLOB_S3_ENDPOINT = env.optional("BLOB_S3_ENDPOINT")

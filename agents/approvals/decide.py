@@ -29,7 +29,7 @@ from agents.models import Approval, Decision, Run, ToolCall
 from agents.models.approvals import Seen
 from agents.tools import Tool, registry
 from agents.tools.schema import Schema
-from agents.wake import wake
+from agents.wake import adopt, wake
 from checkpoints import audit, clock, gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.models import Branch, Membership
@@ -184,6 +184,10 @@ def _decide(
             call=row.call_id,
             revision=row.revision,
         )
+        # Whoever decides takes over what its owner left, if they may.
+        run = Run.objects.for_user(by).select_related("grant").get(pk=row.run_id)
+        if run.needs_owner and by.may_operate:
+            adopt(run, by)
         wake(row.run_id)
     return decision
 

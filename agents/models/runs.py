@@ -112,6 +112,11 @@ class Run(models.Model):
         return self.status in self.LIVE
 
     @property
+    def needs_owner(self) -> bool:
+        """Whether whom it acted for may no longer. It waits for somebody else."""
+        return self.is_live and self.grant.revoked_at is not None
+
+    @property
     def is_paused(self) -> bool:
         """Ready, but something must get better first: `error` says what."""
         return self.status == self.Status.READY and bool(self.error_class)

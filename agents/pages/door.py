@@ -66,6 +66,7 @@ class SignOut(auth.LogoutView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.user.is_authenticated:
             _record("logout", request)
+            sign_in.end_grants(request.user.pk, session_of(request))
         return super().post(request, *args, **kwargs)
 
 

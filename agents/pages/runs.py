@@ -45,7 +45,9 @@ def _find(principal: UserPrincipal, show: str) -> list[Run]:
     return list(
         Run.objects.for_user(principal)
         .filter(status__in=SHOWN[show])
-        .select_related("thread", "branch", "agent_version__agent", "started_by")
+        .select_related(
+            "thread", "branch", "grant", "agent_version__agent", "started_by"
+        )
         .order_by("-created_at")[:LIMIT]
     )
 
@@ -74,7 +76,10 @@ def _tag(show: str, runs: list[Run]) -> str:
     return live.tag(
         [
             show,
-            *(f"{run.pk} {run.shown_status} {run.steps} {run.worker}" for run in runs),
+            *(
+                f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
+                for run in runs
+            ),
         ]
     )
 
@@ -132,7 +137,7 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
-    said = "It is tried now." if again == run else "A new run goes on from the head."
+    said = "The run goes on." if again == run else "A new run goes on from the head."
     return hx_location(request, _thread(again), say=said)
 
 

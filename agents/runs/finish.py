@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Greatest
 
 from agents.models import Run
@@ -19,6 +19,7 @@ from agents.pure.engine import Failure
 from agents.pure.labels import first_words
 from agents.runs.begin import abandon_calls, follow_on, supersede_calls
 from agents.runs.claim import Claim, let_go
+from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
 from checkpoints.gate import seal
@@ -44,6 +45,23 @@ def suspend(claim: Claim, save: Also) -> None:
         wanted = _running(claim).filter(cancel_requested=False)
         if not wanted.update(status=Run.Status.WAITING, worker="", attempts=0):
             raise CancelledMeanwhile
+
+
+def need_owner(claim: Claim) -> None:
+    """Leave the run to whoever takes it over: whom it acts for may no longer.
+
+    Raises Fenced, and CancelledMeanwhile.
+    """
+
+    def revoke() -> None:
+        grants.revoke(
+            Q(pk=claim.run.grant_id),
+            workspace_id=claim.run.workspace_id,
+            why="no longer permitted",
+            via="worker",
+        )
+
+    suspend(claim, revoke)
 
 
 def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:

@@ -65,7 +65,8 @@ def sweep() -> Swept:
         lapsed = Branch.objects.filter(
             holder__isnull=False, lease_until__lt=ClockTimestamp()
         ).order_by("lease_until")
-        idle = Run.objects.filter(status=Run.Status.WAITING).exclude(
+        owned = Run.objects.filter(grant__revoked_at=None)  # else it waits for a person
+        idle = owned.filter(status=Run.Status.WAITING).exclude(
             Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
         )
         return Swept(

@@ -107,11 +107,15 @@ def work(
         logger.warning("a run waits for what is away: %s", error, extra=ids)
         with suppress(Fenced):
             runner.pause(error)
+    except NotPermitted as error:
+        logger.warning("a run needs an owner: %s", error, extra=ids)
+        with suppress(Fenced):
+            runner.need_owner()
     except CheckpointsError as error:
-        # A right that is gone, state that does not open, a value that cannot be stored.
+        # State that does not open, a value that cannot be stored.
         logger.exception("a run cannot go on", extra=ids)
         with suppress(Fenced):
-            runner.fail(Failure(_error_class(error), str(error)))
+            runner.fail(Failure(error.code, str(error)))
     except (OperationalError, InterfaceError) as error:
         # A commit may be in doubt. Whoever takes the run next reads the head.
         logger.warning("PostgreSQL went away (%s)", type(error).__name__, extra=ids)
@@ -179,6 +183,12 @@ class Runner:
                 return
             if self._is_full() or self._step():
                 return
+
+    def need_owner(self) -> None:
+        try:
+            finish.need_owner(self._claim)
+        except finish.CancelledMeanwhile:
+            finish.cancel(self._claim, self._writer)
 
     def fail(self, failure: Failure) -> None:
         finish.fail_plainly(self._claim, self._writer, failure)
@@ -389,11 +399,6 @@ class Runner:
         self._writer = after
         self._state = fold(self._state, after.stored)
         self._steps += 1
-
-
-def _error_class(error: CheckpointsError) -> str:
-    # Not `not_permitted`: that is about a person's request. Here nobody may any more.
-    return "needs_owner" if isinstance(error, NotPermitted) else error.code
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))

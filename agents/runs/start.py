@@ -27,7 +27,7 @@ from agents.runs.begin import (
 from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.tools import registry
 from agents.tools.versions import agent_version
-from agents.wake import ring
+from agents.wake import adopt, ring, wake
 from checkpoints import audit, gate
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
@@ -143,6 +143,9 @@ def send_message(
                     raise BranchBusy(
                         "The run here is being cancelled. Send this again in a moment."
                     )
+                if live.needs_owner:
+                    adopt(live, by)
+                    wake(live.pk)
             else:
                 # What the last run left undone is not what is asked for now.
                 abandon_calls(locked)
@@ -210,7 +213,8 @@ def fork_run(
 def retry(run: Run, *, by: UserPrincipal) -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
-    A run that pauses is tried at once, and is given itself.
+    A run that pauses is tried at once, and is given itself; so is one that needs an
+    owner: it goes on for `by`.
 
     Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
     (its code is gone) and NotPermitted.
@@ -219,7 +223,12 @@ def retry(run: Run, *, by: UserPrincipal) -> Run:
     _require_thread(by, run.thread_id)
     with transaction.atomic():
         branch = lock(run.branch_id)
-        run = Run.objects.for_user(by).get(pk=run.pk)
+        of_run = Run.objects.for_user(by).select_related("grant")
+        run = of_run.select_for_update(no_key=True, of=("self",)).get(pk=run.pk)
+        if run.needs_owner:
+            adopt(run, by)
+            wake(run.pk)
+            return run
         if run.is_paused:
             _try_now(run, fence=branch.fence)
             audit.record(by, "retry", obj=run)

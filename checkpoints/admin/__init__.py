@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from django.contrib import admin
+from uuid import UUID
 
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from checkpoints import grants
 from checkpoints.admin import keys, people
 from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
@@ -34,6 +39,28 @@ class GrantAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "created_at"]
     list_select_related = ["workspace", "thread", "user"]
     search_fields = ["=id", "=thread__id", "user__username"]
+    actions = ["revoke"]
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("checkpoints.change_grant")
+
+    @admin.action(permissions=["revoke"], description="Revoke selected grants")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[Grant]) -> None:
+        """Their runs open nothing more, and wait for somebody who takes them over."""
+        by_workspace: dict[UUID, list[UUID]] = {}
+        for pk, workspace in queryset.values_list("pk", "workspace_id"):
+            by_workspace.setdefault(workspace, []).append(pk)
+        ended = sum(
+            grants.revoke(
+                Q(pk__in=ids),
+                workspace_id=workspace,
+                why="revoked by hand",
+                via="admin",
+                by_id=request.user.pk,
+            )
+            for workspace, ids in by_workspace.items()
+        )
+        self.message_user(request, f"Revoked: {ended}. Their runs wait for an owner.")
 
 
 @admin.register(Thread)

@@ -9,9 +9,11 @@ from django.contrib import admin
 from django.contrib.auth import admin as auth
 from django.contrib.auth.models import Group as PermissionGroup
 from django.contrib.auth.models import User
+from django.db.models import Q
 from django.http import HttpRequest
 
-from checkpoints.access import Reason
+from checkpoints import grants
+from checkpoints.access import Reason, Role
 from checkpoints.admin.base import AuditedAdmin, ScopedAdmin
 from checkpoints.keys import hierarchy
 from checkpoints.models import Group, Membership, Workspace
@@ -31,6 +33,16 @@ admin.site.unregister([User, PermissionGroup])
 @admin.register(User)
 class UserAdmin(AuditedAdmin, DjangoUserAdmin):
     """People who sign in. What they did is kept: deactivate instead of deleting."""
+
+    def save_model(
+        self, request: HttpRequest, obj: User, form: Any, change: bool
+    ) -> None:
+        super().save_model(request, obj, form, change)
+        if change and not obj.is_active:
+            for membership in Membership.objects.unscoped(Reason.ADMIN).filter(
+                user=obj
+            ):
+                _end_grants(membership, request, why="user switched off")
 
 
 @admin.register(PermissionGroup)
@@ -65,9 +77,36 @@ class MembershipAdmin(ScopedAdmin):
     search_fields = ["user__username", "user__first_name", "user__last_name"]
     autocomplete_fields = ["user"]
 
+    def save_model(
+        self, request: HttpRequest, obj: Membership, form: Any, change: bool
+    ) -> None:
+        super().save_model(request, obj, form, change)
+        if change and obj.role not in (Role.OPERATOR, Role.ADMIN):
+            _end_grants(obj, request, why=f"role is {obj.role}")
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        _end_grants(obj, request, why="membership removed")
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for membership in queryset:
+            _end_grants(membership, request, why="membership removed")
+        super().delete_queryset(request, queryset)
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Another person in another workspace is another membership.
         return ["user", "workspace"] if obj else []
+
+
+def _end_grants(membership: Membership, request: HttpRequest, *, why: str) -> None:
+    """Runs that act for the person there wait for somebody else, from now on."""
+    grants.revoke(
+        Q(user_id=membership.user_id),
+        workspace_id=membership.workspace_id,
+        why=why,
+        via="admin",
+        by_id=request.user.pk,
+    )
 
 
 class MembersField(MembershipsField):

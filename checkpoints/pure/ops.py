@@ -77,7 +77,14 @@ def fold(state: State, ops: Iterable[Op]) -> State:
     the same, and shares values with the operations. Raises BadOperation.
     """
     folder = _Folder(state)
+    lists = folder.lists
     for op in ops:
+        # Most of a long fold is appending to a channel that is known to be a list.
+        if type(op) is list and len(op) == 3 and op[0] == "append":
+            channel = lists.get(op[1]) if type(op[1]) is str else None
+            if channel is not None:
+                channel.append(op[2])
+                continue
         folder.apply(op)
     return folder.state
 
@@ -152,14 +159,11 @@ class _Folder:
         self.state = state
         # The containers that this fold has made. Held, so that no id is used twice.
         self.own: dict[int, Any] = {}
-        # Those of them that are channels, and lists: most of a long fold is appending.
+        # Those of them that are channels, and lists, by path.
         self.lists: dict[str, list[Any]] = {}
 
     def apply(self, op: Op) -> None:
         name = _checked_name(op)
-        if name == "append" and (channel := self.lists.get(op[1])) is not None:
-            channel.append(op[2])
-            return
         if name == "reset":
             if type(op[1]) is not dict:
                 raise BadOperation(name, "", "state is an object")

@@ -41,7 +41,7 @@ INLINE = frozenset(
 )
 _URLS = frozenset({"url", "file_data"})
 _AUDIO = "input_audio"
-_MARKS = (b'"url":"data:', b'"file_data":"data:', b'"input_audio":{')  # in JSON
+_URL_MARKS = (b'"url":"data:', b'"file_data":"data:')  # in canonical JSON
 
 _KEYS = {"$blob", "size", "media_type", "digest"}
 _TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9][a-z0-9.+-]*\Z")
@@ -107,7 +107,12 @@ def refs(value: Any) -> Iterator[Ref]:
 
 def may_hold_large(plain: bytes, most: int) -> bool:
     """Whether it is worth while to look for large values in what these bytes say."""
-    return len(plain) > most or any(mark in plain for mark in _MARKS)
+    return (
+        len(plain) > most
+        # The shorter one first: it is found absent in half the time.
+        or (b"data:" in plain and any(mark in plain for mark in _URL_MARKS))
+        or b'input_audio":{' in plain
+    )
 
 
 def extract_ops(ops: Sequence[Op], most: int, take: Take) -> list[Op]:

@@ -25,6 +25,10 @@ FIRST_PORT = 8000
 PORTS_TO_TRY = 50
 # What another ./dev in this folder needs to know to reach the same servers.
 SHARED = (
+    "BLOB_DIR",
+    "BLOB_STORE",
+    "BLOB_S3_ENDPOINT",
+    "BLOB_S3_REGION",
     "DATABASE_URL",
     "REDIS_URL",
     "OPENAI_BASE_URL",

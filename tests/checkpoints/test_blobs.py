@@ -112,11 +112,17 @@ def test_objects_hold_no_plain_text(said, blob_dir):
 
 
 def test_a_small_step_asks_the_store_nothing(branch, django_assert_num_queries):
-    step = NewStep(
-        kind="input", ops=[ops.append("/messages", {"content": "data: x"})], label=""
+    first, second = (
+        NewStep(
+            kind="input",
+            ops=[ops.append("/messages", {"content": "data: x"})],
+            label="",
+        )
+        for _ in range(2)
     )
+    after = commit(writer(branch), first)  # from now on its statement is prepared
     with django_assert_num_queries(1):
-        commit(writer(branch), step)
+        commit(after, second)
     assert names() == []
 
 

@@ -152,6 +152,12 @@ def test_folding_at_once_and_step_by_step_is_the_same(state, ops):
     assert codec.same(fold(state, (copy.deepcopy(op) for op in fitting)), step_by_step)
 
 
+def reach(op) -> str:
+    """What an operation may change: of a list that loses an item, later ones move up."""
+    path = touches(op)
+    return path.rpartition("/")[0] if op[0] == "unset" else path
+
+
 @given(states, st.lists(operations, max_size=3))
 def test_an_operation_changes_only_below_the_path_that_it_touches(state, ops):
     for op in ops:
@@ -161,8 +167,7 @@ def test_an_operation_changes_only_below_the_path_that_it_touches(state, ops):
             continue
         for undo in diff(state, after):
             if undo[0] != "reset":
-                touched = touches(undo)
-                assert within(touched, touches(op)) or within(touches(op), touched)
+                assert within(reach(undo), reach(op)) or within(reach(op), reach(undo))
         state = after
 
 

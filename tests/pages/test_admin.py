@@ -36,6 +36,7 @@ from checkpoints.models import (
     Membership,
     RetentionPolicy,
     Segment,
+    SignInFailures,
     Thread,
     ThreadInput,
     Workspace,
@@ -134,6 +135,7 @@ def keep(trip: Any, person: Any) -> None:
     gone = Deletion(**here, what=Deletion.What.ARCHIVED, policy=policy)
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
+    SignInFailures.objects.create(key=str(key), failures=3)
     event = AuditEvent.objects.filter(workspace_id=person.workspace_id).first()
     assert event  # recorded above
     AuditLink.objects.create(

@@ -108,6 +108,7 @@ def test_state_from_the_future_can_be_read_and_not_gone_on_from(old, browser, al
     assert "seat" in said
     assert f"/runs/{Run.objects.get().pk}/retry" not in said
     fork = f"/threads/{branch.thread_id}/fork/{branch.head_id}/"
+    assert fork not in said
     assert browser(alice).get(fork).status_code == 303
     first = Checkpoint.objects.get(branch=branch, step=0)
     page(browser, alice, fork.replace(str(branch.head_id), str(first.pk)))

@@ -106,10 +106,11 @@ def test_a_run_that_no_worker_survives_is_given_up_visibly(begin):
     assert Checkpoint.objects.get(branch=run.branch, step=1).kind == "error"
 
 
-def test_a_run_whose_person_left_fails_with_that_reason(begin, alice):
+def test_a_run_whose_person_left_waits_for_an_owner(begin, alice):
     run = begin()
     run.grant.revoked_at = datetime.now(UTC) - timedelta(minutes=1)
     run.grant.save()
     runner.work(run.pk)
     run.refresh_from_db()
-    assert (run.status, run.error_class) == ("failed", "needs_owner")
+    assert (run.status, run.needs_owner) == ("waiting", True)
+    assert reaper.sweep().woken == 0

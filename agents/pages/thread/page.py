@@ -103,7 +103,7 @@ def page_context(
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed
         else {},
-        "actions": actions(subject),
+        "actions": actions(subject, at),
         "composer": composer(subject, calls),
         "queued": queued(subject),
         "paused": why_paused(subject),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.models import Approval, Run, ToolCall
-from agents.pages.thread.steps import Wait
+from agents.pages.thread.steps import Step, Wait
 from agents.pages.thread.subject import Subject
 from agents.tools import registry
 
@@ -33,6 +33,7 @@ class Actions:
     cancel: Run | None
     retry: Run | None
     reason: str = ""
+    take_over: Run | None = None
 
 
 def pending(calls: Sequence[ToolCall], subject: Subject) -> Approval | None:
@@ -51,21 +52,24 @@ def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
         return None
     since = subject.steps[-1].created_at
     approval = pending(calls, subject)
+    if approval is None and run.needs_owner:
+        return Wait("waits for an owner", since)
     if approval is None:
         return Wait("waits for its turn", since)
     said = "waits for an answer to" if approval.kind == "question" else "waits for"
     return Wait(said, since, approval.pk, approval.number)
 
 
-def actions(subject: Subject) -> Actions:
+def actions(subject: Subject, at: Step | None) -> Actions:
     principal, run = subject.principal, subject.run
     if not principal.may_operate or subject.sealed:
         return Actions(False, None, None, "" if subject.sealed else VIEWER)
     newer = subject.newer
     return Actions(
-        fork=True,
+        fork=at is None or subject.future(at.step) is None,
         cancel=run if run and run.is_live and not run.cancel_requested else None,
         retry=run if run and _may_be_retried(run) and not newer else None,
+        take_over=run if run and run.needs_owner and not newer else None,
     )
 
 
@@ -89,6 +93,10 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
         return Composer(True, f"Starts a run that goes on from step {step}.")
     if run.cancel_requested:
         return Composer(False, "The run is being cancelled.")
+    if run.needs_owner:
+        return Composer(
+            True, "The run goes on, and acts for you.", "Send and take over"
+        )
     approval = pending(calls, subject)
     if approval is not None:
         return Composer(

@@ -48,6 +48,8 @@ def thread_status(subject: Subject) -> Status:
         return Status("slate", "fork", "not run yet")
     if run.is_live and run.cancel_requested:
         return Status("slate", "stop", "being cancelled")
+    if run.needs_owner:
+        return Status("amber", "user", "needs an owner")
     match run.status:
         case Run.Status.READY if run.is_paused:
             return Status("amber", "clock", "paused")
@@ -99,6 +101,7 @@ def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
     states = sorted(
-        (str(run.pk), run.shown_status, run.cancel_requested) for run in runs
+        (str(run.pk), run.shown_status, run.cancel_requested, run.needs_owner)
+        for run in runs
     )
     return live.tag([*heads, *states])

@@ -190,7 +190,7 @@ def load(
     thread = get_object_or_404(Thread.objects.for_user(principal), pk=thread_id)
     branches = list(thread.branches.order_by("created_at", "pk"))
     runs = list(
-        thread.runs.select_related("agent_version__agent")
+        thread.runs.select_related("agent_version__agent", "grant")
         .defer("agent_version__spec", "error")
         .order_by("created_at", "pk")
     )
@@ -257,7 +257,7 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
     subject.opened = opened
     subject.gone = gone(thread, opened)
     [title] = open_each(opened, [thread], "title")
-    subject.title = title or subject.title
+    subject.title = title or f"{subject.title}: its title cannot be opened"
     names = open_each(opened, subject.branches, "name")
     subject.names = {
         branch.pk: name or _sealed_name(branch)

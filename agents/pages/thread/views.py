@@ -54,7 +54,9 @@ def live(
 ) -> HttpResponse:
     """What a page that shows a thread at work asks for: 304 until something happened."""
     thread = get_object_or_404(Thread.objects.for_user(request.principal), pk=pk)
-    tag = version(list(thread.branches.all()), list(thread.runs.all()))
+    tag = version(
+        list(thread.branches.all()), list(thread.runs.select_related("grant"))
+    )
     if same := unchanged(request, tag):
         return same
     context = page_context(request, pk, checkpoint=checkpoint)
