@@ -5,7 +5,7 @@ from __future__ import annotations
 from checkpoints.db.roles import ADD, CHANGE, Rights
 
 RIGHTS = {
-    "agents_agent": Rights(web=CHANGE, worker=ADD),
+    "agents_agent": Rights(web=CHANGE, worker=CHANGE),
     "agents_agentversion": Rights(web=ADD, worker=ADD),
     "agents_run": Rights(web=CHANGE, worker=CHANGE),
     "agents_toolcall": Rights(web=CHANGE, worker=CHANGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
+from checkpoints.db.session import DatabaseRole, acting_as
 from checkpoints.keys.hierarchy import create_workspace_keys
 from checkpoints.log.hydrate import History, read
 from checkpoints.log.threads import create_thread
@@ -54,9 +56,47 @@ Reads = Callable[..., History]
 
 
 def make_workspace(slug: str) -> Workspace:
-    made = Workspace.objects.create(slug=slug, name=slug.title())
-    create_workspace_keys(made)
+    with as_owner():
+        made = Workspace.objects.create(slug=slug, name=slug.title())
+        create_workspace_keys(made)
     return made
+
+
+# What these do in the test's own process is as the owner, set-up and all; their worker
+# and web processes have their roles. A module leaves the list by `as_owner()` around
+# what it sets up.
+SET_UP_AS_OWNER = {
+    *("test_archive_kills", "test_audit_export", "test_bad_input", "test_blob_care"),
+    *("test_blobs", "test_golden", "test_key_checks", "test_large_values"),
+    *("test_machine", "test_outages", "test_packing", "test_processes", "test_refs"),
+    *("test_retention", "test_rings", "test_rotation", "test_schema_versions"),
+    *("test_segment_damage", "test_step", "test_stores"),
+}
+
+
+def as_owner() -> AbstractContextManager[None]:
+    """What a test sets up by hand, as `manage.py` or the admin would."""
+    return acting_as(DatabaseRole.OWNER)
+
+
+@pytest.fixture(autouse=True)
+def _as_worker(request, settings) -> None:
+    """A request is the web role's; what a test of services or workers does, the workers'.
+
+    A test of pages sets up and looks around as the owner of the tables. Elsewhere, where that is not allowed ("permission denied for table …"): `with as_owner():`
+    around what is set up, or the mark `owner` for a test that breaks rows by hand or
+    runs a command.
+    """
+    path = request.node.path
+    by_request = path.parent.name in ("pages", "browser")
+    by_owner = request.node.get_closest_marker("owner") or path.stem in SET_UP_AS_OWNER
+    if by_request or by_owner:
+        return
+    asks = {"_django_db_helper", "live_server"} & set(request.fixturenames)
+    if asks or request.node.get_closest_marker("django_db"):
+        # First, so that its tables are emptied by their owner.
+        request.getfixturevalue("_django_db_helper")
+        settings.DATABASE_ROLE = DatabaseRole.WORKER
 
 
 @pytest.fixture(autouse=True)
@@ -81,10 +121,13 @@ def workspace(db) -> Workspace:
 def join(workspace) -> Join:
     def join(name, role=Role.OPERATOR, *, can_approve=False, to=None):
         to = to or workspace
-        user = User.objects.create_user(name, first_name=name.title(), password=name)
-        Membership.objects.create(
-            workspace=to, user=user, role=role, can_approve=can_approve
-        )
+        with as_owner():
+            user = User.objects.create_user(
+                name, first_name=name.title(), password=name
+            )
+            Membership.objects.create(
+                workspace=to, user=user, role=role, can_approve=can_approve
+            )
         return UserPrincipal(
             user_id=user.pk,
             workspace_id=to.pk,

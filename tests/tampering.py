@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from checkpoints.keys import hierarchy
+from tests.conftest import as_owner
 
 
 def tamper(sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
@@ -15,7 +16,7 @@ def tamper(sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> int:
 
     The process forgets its keys, as one that starts now would not know them.
     """
-    with transaction.atomic(), connection.cursor() as cursor:
+    with as_owner(), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(sql, values or None)

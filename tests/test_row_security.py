@@ -21,7 +21,7 @@ APPEND_ONLY = {
     "checkpoints_deletion",
 }
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 
 def ask(query: str, *values: Any) -> list[tuple[Any, ...]]:

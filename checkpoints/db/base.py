@@ -28,6 +28,8 @@ WHERE rolname IN ('holdpoint_web', 'holdpoint_worker') AND rolname <> session_us
       WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET'
   END)
 """
+# It must be the first of its transaction: the next one tells.
+FIRST = "SET TRANSACTION"
 # Going back to a savepoint takes back what was set since, and is allowed in a transaction
 # that has failed.
 SAVEPOINTS = ("SAVEPOINT", "ROLLBACK TO", "RELEASE")
@@ -76,6 +78,9 @@ def telling(connection: Any, query: Any) -> str:
     session = current()
     status = connection.pgconn.transaction_status  # asked at every statement: a number
     if status == TransactionStatus.IDLE:
+        if isinstance(query, str) and query.startswith(FIRST):
+            connection.told = None
+            return ""
         connection.told = session
         return _first(session, connection.may_take)
     if isinstance(query, str) and query.startswith(SAVEPOINTS):

@@ -20,6 +20,9 @@ CLEARED = (
     "BLOB_STORE",
     "CSRF_TRUSTED_ORIGINS",
     "DATABASE_POOL",
+    "DATABASE_ROLE",
+    "DATABASE_WEB_URL",
+    "DATABASE_WORKER_URL",
     "DEBUG",
     "HOLDPOINT_APPS",
     "HTTPS",
@@ -79,6 +82,8 @@ def lint(arguments: list[str]) -> int:
         "SECRET_KEY": secrets.token_urlsafe(50),
         "KEY_ENCRYPTION_KEYS": f"lint:{base64.b64encode(secrets.token_bytes(32)).decode()}",
         "ALLOWED_HOSTS": "holdpoint.example",
+        "DATABASE_WEB_URL": "postgresql://holdpoint_web@/holdpoint?host=/nonexistent",
+        "DATABASE_WORKER_URL": "postgresql://holdpoint_worker@/holdpoint?host=/nonexistent",
     }
     templates = sorted(str(path) for path in (ROOT / "templates").rglob("*.html"))
     python, ruff = venv.PYTHON, [venv.PYTHON, "-m", "ruff"]

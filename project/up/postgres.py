@@ -63,7 +63,10 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}@/{DATABASE}?host={self.sockets}"
+        return self.url_of(USER)
+
+    def url_of(self, user: str) -> str:
+        return f"postgresql://{user}@/{DATABASE}?host={self.sockets}"
 
     @property
     def version(self) -> str:

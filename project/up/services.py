@@ -30,6 +30,10 @@ from project.up.processes import Arguments, Supervisor, dies_with_us
 from project.up.valkey import Valkey
 
 SERVERS = ("DATABASE_URL", "REDIS_URL")
+# What web and workers connect with, and as whom (checkpoints/db/roles.py, which cannot
+# be imported here). They exist once `migrate` has made them.
+ROLES = {"DATABASE_WEB_URL": "holdpoint_web", "DATABASE_WORKER_URL": "holdpoint_worker"}
+DATABASES = ("DATABASE_URL", *ROLES)
 
 
 @dataclass
@@ -102,6 +106,9 @@ def start(
             data / "postgres", sockets, durable=durable
         )
         services.env["DATABASE_URL"] = postgres.url
+        for name, user in ROLES.items():
+            if not given(name):
+                services.env[name] = postgres.url_of(user)
         servers.append(postgres)
     if "REDIS_URL" not in asked:
         valkey = Valkey(data / "valkey", sockets, durable=durable)
@@ -157,6 +164,9 @@ def throwaway(env: dict[str, str], *, durable: bool) -> Iterator[Services]:
         services: Services | None = None
         try:
             services = start(supervisor, env, data, durable=durable)
+            for name in ROLES:  # they lead to one database; tests make their own
+                if not given(name):
+                    services.env.pop(name, None)
             yield services
         finally:
             supervisor.stop()

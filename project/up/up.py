@@ -30,6 +30,8 @@ SHARED = (
     "BLOB_S3_ENDPOINT",
     "BLOB_S3_REGION",
     "DATABASE_URL",
+    "DATABASE_WEB_URL",
+    "DATABASE_WORKER_URL",
     "REDIS_URL",
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
@@ -125,7 +127,19 @@ def _web_and_workers(env: dict[str, str], host: str, port: int) -> tuple[Child, 
         "--no-server-header",
     ]
     worker = [venv.PYTHON, "manage.py", "worker", "--pool", "2"]
-    return Child("web", web, env=env, patience=5), Child("workers", worker, env=env)
+    return (
+        Child("web", web, env=_only(env, "DATABASE_WEB_URL"), patience=5),
+        Child("workers", worker, env=_only(env, "DATABASE_WORKER_URL")),
+    )
+
+
+def _only(env: dict[str, str], name: str) -> dict[str, str]:
+    """With the credentials of one role, where it has its own: not with the owner's."""
+    others = set(services.DATABASES) - {name}
+    if not (env.get(name) or env.get(f"{name}_FILE")):
+        others.discard("DATABASE_URL")
+    dropped = others | {f"{other}_FILE" for other in others}
+    return {key: value for key, value in env.items() if key not in dropped}
 
 
 def _manage(supervisor: Supervisor, env: dict[str, str], *command: str) -> str:

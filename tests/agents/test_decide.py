@@ -19,6 +19,7 @@ from checkpoints import gate
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.models import AuditEvent, Membership
 from tests.agents.waiting import GOOD, make_waiting
+from tests.conftest import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -161,11 +162,14 @@ def test_who_may_not_decide_reads_why(approval, omar, auditor):
 
 
 def test_a_right_that_was_taken_away_is_gone_at_once(approval, alice):
-    Membership.objects.filter(user_id=alice.user_id).update(can_approve=False)
+    hers = Membership.objects.filter(user_id=alice.user_id)
+    with as_owner():
+        hers.update(can_approve=False)
     with pytest.raises(NotEligible):
         approve(approval, seen=approval.as_shown(), by=alice)
-    Membership.objects.filter(user_id=alice.user_id).update(can_approve=True)
-    User.objects.filter(pk=alice.user_id).update(is_active=False)
+    with as_owner():
+        hers.update(can_approve=True)
+        User.objects.filter(pk=alice.user_id).update(is_active=False)
     with pytest.raises(NotEligible):
         approve(approval, seen=approval.as_shown(), by=alice)
 

@@ -18,7 +18,7 @@ from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.log import hydrate
 from checkpoints.models import Branch, Checkpoint, Membership, Thread
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.owner]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from checkpoints.access import Reason, Role, unscoped
 from checkpoints.models import Grant, Membership
 from tests.agents.waiting import GOOD, book, make_waiting, opener_for
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.owner]
 
 EDITED = {"flight": "TP 211", "price": "990.00"}
 

@@ -27,8 +27,10 @@ import redis
 from psycopg import sql
 
 from agents.demo.model import wire
+from checkpoints.db.session import DatabaseRole
 from project.up.processes import dies_with_us
 from tests.llm import ScriptedModel
+from tests.roles import as_role
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0  # seconds for a process to start, on a machine with much else to do
@@ -72,10 +74,11 @@ class Desk:
     def _start_all(self) -> None:
         self._manage("migrate", "--no-input", "-v0")
         self._manage("seed_demo")
-        self._start("manage.py", "worker", "--pool", "1")
+        self._start(DatabaseRole.WORKER, "manage.py", "worker", "--pool", "1")
         port = urlsplit(self.address).port
         web = ["project.asgi:application", "--port", str(port), "--lifespan", "off"]
-        self._start("-m", "uvicorn", *web, "--timeout-graceful-shutdown", "1")
+        web += ["--timeout-graceful-shutdown", "1"]
+        self._start(DatabaseRole.WEB, "-m", "uvicorn", *web)
         eventually(self._answers, PATIENCE, said=self.last_words)
 
     def __exit__(self, *reason: object) -> None:
@@ -126,13 +129,13 @@ class Desk:
     def last_words(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-3000:]
 
-    def _start(self, *command: str) -> None:
+    def _start(self, role: DatabaseRole, *command: str) -> None:
         with self.log.open("ab") as log:
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, *command],
                     cwd=ROOT,
-                    env=self.env,
+                    env=as_role(self.env, role),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -17,6 +17,7 @@ from checkpoints.models import (
     Membership,
     Thread,
 )
+from tests.conftest import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -135,8 +136,10 @@ def test_a_private_thread_is_its_owners(make_thread, alice, bob):
 def test_a_groups_thread_is_seen_by_its_members_and_its_owner(
     make_thread, workspace, alice, bob, omar
 ):
-    group = Group.objects.create(workspace=workspace, name="Travel")
-    group.members.add(Membership.objects.unscoped(Reason.TEST).get(user_id=bob.user_id))
+    bobs = Membership.objects.unscoped(Reason.TEST).get(user_id=bob.user_id)
+    with as_owner():
+        group = Group.objects.create(workspace=workspace, name="Travel")
+        group.members.add(bobs)
     make_thread(owner=alice, visibility="group", group=group)
     bob = type(bob)(**{**vars(bob), "groups": frozenset({group.pk})})
     assert Thread.objects.for_user(alice).exists()

@@ -17,7 +17,7 @@ from checkpoints.models import AuditEvent, AuditLink, AuditPending
 from checkpoints.pure import audit_proof
 from checkpoints.pure.audit_proof import Head
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 EVENTS = AuditEvent.objects.unscoped(Reason.TEST)
 LINKS = AuditLink.objects.unscoped(Reason.TEST)

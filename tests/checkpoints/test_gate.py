@@ -15,7 +15,7 @@ from checkpoints.errors import DecryptionError, NotPermitted, Unscoped
 from checkpoints.ids import uuid7
 from checkpoints.log.hydrate import head_state, read
 from checkpoints.models import AuditEvent, Branch, Grant, Membership
-from tests.conftest import STATE
+from tests.conftest import STATE, as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -226,6 +226,7 @@ def test_no_repr_shows_what_is_inside(branch, alice, history):
     assert "flight" not in shown
 
 
+@pytest.mark.owner
 def test_the_audit_log_cannot_be_changed(branch, alice):
     audit.record(alice, "login")
     for statement in ("UPDATE {} SET outcome = 'x'", "DELETE FROM {}"):
@@ -261,6 +262,11 @@ def test_the_audit_log_of_a_workspace_is_its_own(branch, alice, other, auditor):
 
 
 def lose(user_id: int, what: str) -> None:
+    with as_owner():
+        _lose(user_id, what)
+
+
+def _lose(user_id: int, what: str) -> None:
     mine = Membership.objects.unscoped(Reason.TEST).filter(user_id=user_id)
     match what:
         case "membership":

@@ -30,7 +30,7 @@ from checkpoints.pure import ops
 from tests.conftest import make_workspace
 from tests.tampering import tamper
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 
 def with_steps(branch: Branch, texts: str) -> Branch:

@@ -21,6 +21,7 @@ from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, Checkpoint, Grant
 from checkpoints.pure import ops
+from tests.conftest import as_owner
 
 SYSTEM = "You plan trips.\nQuote every fare once.\nWrite short messages."
 ASKED = "Lisbon to New York on 30 November, for Helen Marsh"
@@ -42,7 +43,8 @@ def browser() -> Browser:
 
     def browser(person: UserPrincipal) -> Client:
         client = Client()
-        client.force_login(User.objects.get(pk=person.user_id))
+        with as_owner():
+            client.force_login(User.objects.get(pk=person.user_id))
         return client
 
     return browser

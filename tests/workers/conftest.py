@@ -19,7 +19,9 @@ from agents import queue
 from agents.models import Approval, Run
 from agents.runs import reaper, runner, start
 from checkpoints.access import Reason, unscoped
+from checkpoints.db.session import DatabaseRole
 from checkpoints.models import Checkpoint
+from tests.roles import as_role
 from tests.workers.desk import agents as desk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +110,8 @@ class Workers:
     """`manage.py worker` processes on the test database."""
 
     def __init__(self, env: dict[str, str], log: Path) -> None:
-        self.env = env
+        self.env = as_role(env, DatabaseRole.WORKER)
+        self.web_env = as_role(env, DatabaseRole.WEB)
         self.log = log
         self.started: list[subprocess.Popen[bytes]] = []
 

@@ -26,11 +26,16 @@ from checkpoints.access import Role, UserPrincipal
 from checkpoints.blobs import Contents
 from checkpoints.log.hydrate import read
 from checkpoints.models import Branch, Checkpoint, Membership, Thread
+from tests.conftest import as_owner
 from tests.workers import leaks
 from tests.workers.conftest import wait_until
 from tests.workers.web import Visitor, web
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.owner,
+]
 
 
 class Canaries:
@@ -64,9 +69,10 @@ def visitor(workers, alice, tmp_path) -> Iterator[Visitor]:
     """Alice, at a web process that says as much as it can be made to say."""
     # As the web process, which is not a test, hashes it.
     password = make_password("alice", hasher=PBKDF2PasswordHasher())
-    User.objects.filter(pk=alice.user_id).update(password=password)
-    workers.env["LOG_LEVEL"] = "DEBUG"
-    with web(workers.env, tmp_path / "web.log") as address:
+    with as_owner():
+        User.objects.filter(pk=alice.user_id).update(password=password)
+    workers.env["LOG_LEVEL"] = workers.web_env["LOG_LEVEL"] = "DEBUG"
+    with web(workers.web_env, tmp_path / "web.log") as address:
         person = Visitor(address)
         person.sign_in("alice", "alice")
         yield person

@@ -17,6 +17,7 @@ from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
 from checkpoints.log.append import writer
 from checkpoints.models import Branch, Checkpoint, RetentionPolicy, ThreadInput
+from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -302,7 +303,8 @@ def test_a_person_who_leaves_in_the_middle_stops_the_run_before_its_next_step(
     def leave_after_the_first_step() -> bool:
         run.refresh_from_db()
         if run.steps == 1:
-            User.objects.filter(pk=alice.user_id).update(is_active=False)
+            with as_owner():
+                User.objects.filter(pk=alice.user_id).update(is_active=False)
         return False
 
     runner.work(run.pk, stopping=leave_after_the_first_step)
