@@ -68,7 +68,8 @@ def make_workspace(slug: str) -> Workspace:
 SET_UP_AS_OWNER = {
     *("test_archive_kills", "test_audit_export", "test_bad_input", "test_blob_care"),
     *("test_blobs", "test_golden", "test_key_checks", "test_large_values"),
-    *("test_machine", "test_outages", "test_packing", "test_processes", "test_refs"),
+    *("test_machine", "test_outages", "test_owners", "test_packing"),
+    *("test_processes", "test_refs"),
     *("test_retention", "test_rings", "test_rotation", "test_schema_versions"),
     *("test_segment_damage", "test_step", "test_stores"),
 }

@@ -11,7 +11,8 @@ from agents.tools.versions import agent_version
 from agents.wake import ring
 from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import FutureSchema, NotPermitted
+from checkpoints.errors import FutureSchema, NotPermitted, Pruned, Shredded
+from checkpoints.log import content
 from checkpoints.models import Branch, Checkpoint, Grant, ThreadInput, Workspace
 
 
@@ -25,7 +26,8 @@ def begin(
 ) -> Run:
     """A run that is ready, acting for `by`, in the open transaction.
 
-    Raises NotPermitted when the workspace has switched the agent off, and FutureSchema
+    Raises NotPermitted when the workspace has switched the agent off or the thread's
+    content went, and FutureSchema
     when newer code than this has written the branch's state.
     """
     if not version.agent.enabled:
@@ -39,9 +41,19 @@ def begin(
         user_id=by.user_id,
         session=by.session,
     )
+    # After that row, which waits for whoever is just removing the thread's content.
+    _require_content(branch)
     return _ready(
         branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
     )
+
+
+def _require_content(branch: Branch) -> None:
+    """Raises NotPermitted for a thread that was archived or deleted, with the way back."""
+    try:
+        content.require(branch.thread_id)
+    except (Pruned, Shredded) as gone:
+        raise NotPermitted(str(gone)) from None
 
 
 def _require_known(branch: Branch, version: AgentVersion) -> None:

@@ -59,8 +59,9 @@ from checkpoints.errors import (
     StoreUnavailable,
 )
 from checkpoints.failpoints import failpoint
-from checkpoints.log import hydrate
+from checkpoints.log import hydrate, retention
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
+from checkpoints.models import Checkpoint
 from checkpoints.pure.ops import fold
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ PAUSED = {
     "keys_unavailable": "The service that keeps the keys does not answer.",
     "wrong_store": "This worker does not reach the place where large values are kept.",
 }
+FULL = timedelta(hours=1)  # until a run of a thread that is full looks again
 PAUSE = timedelta(seconds=30)  # until a run that pauses tries again by itself
 IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
 
@@ -160,6 +162,8 @@ class Runner:
                 stores.configured().check()  # before anything is asked or done anew
             self._goes_on()
         self._hydrate()
+        if self._is_full():
+            return
         self._migrate()
         self._take_in()
         while not heart.lost:
@@ -177,7 +181,7 @@ class Runner:
                     )
                 )
                 return
-            if self._step():
+            if self._is_full() or self._step():
                 return
 
     def need_owner(self) -> None:
@@ -203,6 +207,25 @@ class Runner:
         except finish.CancelledMeanwhile:
             finish.cancel(held, self._writer)
 
+    def _is_full(self) -> bool:
+        """Whether the thread has all the steps that its policy allows: the run pauses.
+
+        Of the steps, those of other branches count as when this claim began.
+        """
+        if self._most is None or self._others + self._writer.step + 1 < self._most:
+            return False
+        failure = Failure(
+            "thread_full",
+            f"The thread has {self._others + self._writer.step + 1} steps, and its policy"
+            f" allows {self._most}. Nothing was dropped. An admin can allow more (the"
+            " Retention page), or go on in a new thread.",
+        )
+        try:
+            finish.pause(self._claim, failure, wait=FULL)
+        except finish.CancelledMeanwhile:
+            finish.cancel(self._claim, self._writer)
+        return True
+
     def _goes_on(self) -> None:
         held = self._claim
         Run.objects.for_run(held.principal).filter(pk=held.run.pk).update(
@@ -215,6 +238,11 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
+        self._most = retention.most_steps(held.run.workspace_id, held.agent.name)
+        self._others = 0
+        if self._most is not None:
+            steps = Checkpoint.objects.for_run(held.principal).count()
+            self._others = steps - 1 - self._writer.step
         opened = hydrate.open_at(self._opener, held.branch)
         self._state = opened.state
         checkpoints = opened.checkpoints()

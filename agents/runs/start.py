@@ -31,7 +31,7 @@ from agents.wake import adopt, ring, wake
 from checkpoints import audit, gate
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import NotPermitted
+from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.log import hydrate, threads
 from checkpoints.models import (
     Branch,
@@ -187,7 +187,10 @@ def fork_run(
         threads=[checkpoint.thread],
         steps=str(checkpoint.step),
     )
-    state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    try:
+        state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+    except (Pruned, Shredded) as gone:
+        raise NotPermitted(str(gone)) from None
     ops, label = edit_ops(state, replace(edits, **clean(vars(edits))[0]))
     with transaction.atomic():
         branch = threads.fork(

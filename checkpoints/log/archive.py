@@ -38,6 +38,7 @@ from checkpoints.models import (
     WorkspaceKey,
 )
 from checkpoints.pure.archived import CHUNK, Lines, Row, split
+from checkpoints.stores.mark import require_same
 
 KEYS_FORMAT = "holdpoint archive keys"
 TASK = "archive"
@@ -67,6 +68,7 @@ def write(
         SystemPrincipal(TASK, thread.workspace_id), purpose="archive", threads=[thread]
     )
     store, name = stores.of(archive.store), archive.object_name
+    require_same(store)
     parts = source.Parts(store, name)
     with _one_moment():
         store.write(source.keys_name(name), _keys(thread))

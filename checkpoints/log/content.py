@@ -71,7 +71,7 @@ def explain(thread_id: UUID) -> Never:
     if gone.what == Deletion.What.SHREDDED:
         raise Shredded(f"{name} was shredded on {when} by {who}.")
     raise Pruned(
-        f"{name} was archived on {when} by {who}; an operator can restore it"
+        f"{name} was archived on {when} by {who}; an operator can restore it."
         if has_archive(thread_id)
         else f"{name} was archived on {when} by {who}; that archive was deleted since."
     )

@@ -40,6 +40,7 @@ from checkpoints.models import (
     Workspace,
     WorkspaceKey,
 )
+from checkpoints.stores.mark import require_same
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def _insert_content(source: Source) -> int:
     store = stores.configured()
     for model, values, carried in load(source.read()):
         if model is Blob:
+            require_same(store)
             name = stores.new_name("blob")
             store.write(name, carried["object"])
             values |= {"store": store.kind, "object_name": name}

@@ -137,6 +137,16 @@ def rule_of(workspace_id: UUID, agent: str) -> Rule:
     return next((rule for rule in found if rule.agent == agent), found[-1])
 
 
+def most_steps(workspace_id: UUID, agent: str) -> int | None:
+    """How many steps a thread of this agent may have; None: no limit."""
+    caps = dict(
+        RetentionPolicy.objects.unscoped(Reason.ARCHIVE)
+        .filter(workspace_id=workspace_id, agent__in=["", agent])
+        .values_list("agent", "max_steps")
+    )
+    return caps.get(agent, caps.get(""))
+
+
 def expired(rule: Rule, work: Work) -> QuerySet[Any, Any]:
     """Threads whose time is over by this rule, oldest first; also those that are kept.
 

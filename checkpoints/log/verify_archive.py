@@ -25,7 +25,14 @@ from checkpoints.keys import hierarchy
 from checkpoints.log import rows
 from checkpoints.log.source import Source
 from checkpoints.log.step import metadata
-from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment, Thread
+from checkpoints.models import (
+    Blob,
+    Branch,
+    Checkpoint,
+    CheckpointDelta,
+    Segment,
+    Thread,
+)
 from checkpoints.models.fields import SealedField
 from checkpoints.pure import chain, envelope, segment
 from checkpoints.pure.archived import CHUNK, Row
@@ -102,8 +109,12 @@ class _Seen:
                     f"The archive has a row of thread {short(owner)} among those of"
                     f" {short(self.thread_id)}."
                 )
+        if model is Blob:
+            self._open(row, "content", carried.get("object", b""))
         plains = {
-            column.attname: self._open(row, column.attname)
+            column.attname: self._open(
+                row, column.attname, getattr(row, column.attname)
+            )
             for column in model._meta.concrete_fields
             if isinstance(column, SealedField)
             and getattr(row, column.attname) is not None
@@ -137,8 +148,7 @@ class _Seen:
         if promised["heads"] != self.heads or promised["rows"] != counted:
             raise BadArchive("The archive does not hold what its first line says.")
 
-    def _open(self, row: Model, column: str) -> bytes:
-        record = getattr(row, column)
+    def _open(self, row: Model, column: str, record: bytes) -> bytes:
         key_id = envelope.key_id(record)
         if key_id not in self.keys:
             self.keys |= hierarchy.data_keys([key_id])

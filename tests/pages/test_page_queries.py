@@ -45,14 +45,14 @@ class TestQueries:
         return ask
 
     def test_the_page(self, ask, trip):
-        ask(24, trip.page(2))
+        ask(25, trip.page(2))
 
     @pytest.mark.parametrize("tab", ["state", "messages", "context", "raw"])
     def test_another_tab(self, ask, trip, tab):
-        ask(24, trip.page(2), tab=tab)
+        ask(25, trip.page(2), tab=tab)
 
     def test_the_parts_that_a_step_changes(self, ask, trip):
-        ask(22, trip.parts(2))
+        ask(23, trip.parts(2))
 
     def test_the_list(self, ask, trip):
         ask(21, "/threads/")
@@ -72,5 +72,5 @@ def test_a_poll_without_news(browser, trip, alice, django_assert_num_queries):
 
 def test_an_auditors_page(browser, trip, auditor, django_assert_num_queries):
     client = browser(auditor)
-    with django_assert_num_queries(16):
+    with django_assert_num_queries(17):
         client.get(trip.page(2))

@@ -16,7 +16,7 @@ from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
 from checkpoints.log.append import writer
-from checkpoints.models import Branch, Checkpoint, ThreadInput
+from checkpoints.models import Branch, Checkpoint, RetentionPolicy, ThreadInput
 from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending
 
@@ -380,3 +380,24 @@ def test_after_a_broken_call_a_message_leaves_it_in_doubt(begin, work, server, b
     told = server.requests[-1]["messages"][-2]
     assert told["role"] == "tool"
     assert "not known" in told["content"]
+
+
+def test_a_thread_with_all_its_steps_pauses_its_run_and_goes_on_when_more_are_allowed(
+    begin, server, work, workspace, alice
+):
+    with as_owner():
+        RetentionPolicy.objects.create(workspace=workspace, max_steps=2)
+    server.will_call("c1", "look", what="the weather")
+    server.will_say("Fine.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("ready", "thread_full")
+    assert kinds(run) == ["input", "model"]
+    with as_owner():
+        RetentionPolicy.objects.update(max_steps=None)
+    start.retry(run, by=alice)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("succeeded", "")
+    assert kinds(run) == ["input", "model", "tool", "model"]

@@ -16,6 +16,7 @@ from agents.pages.damage import DAMAGE
 from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
+from checkpoints.log import content
 from checkpoints.pure import codec
 
 BUSY = {ToolCall.Status.WAITING, ToolCall.Status.APPROVED, ToolCall.Status.EXECUTING}
@@ -170,6 +171,8 @@ def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
 def _opened(principal: UserPrincipal, approval: Approval) -> Detail:
     opened = gate.admit(principal, purpose="approval", threads=[approval.thread])
     call = approval.call
+    if approval.thread.pruned_at is not None:
+        content.explain(approval.thread_id)
     proposed = opened.open(call, "arguments")
     effective = opened.open(call, "effective")
     result = opened.open(call, "result")

@@ -19,15 +19,19 @@ from agents.pages.thread.status import branch_menu, siblings, thread_status, ver
 from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import (
     Subject,
+    Totals,
     calls_of,
     load,
     marks,
+    newest_run,
     queued,
     totals,
     why_paused,
 )
+from checkpoints.log import retention
 
 POLL = "every 2s"
+WARN_AT = 0.8  # of the steps that a policy allows
 PANES = ("steps", "step", "inspector")  # one at a time on a phone
 
 
@@ -64,6 +68,7 @@ def page_context(
         here = tip.at(at.id, own=at.branch_id == shown)
     calls = calls_of(subject) if subject.steps else []
     lines = subject.lines
+    sums = totals(subject.thread)
     seen = _number(request, "seen")
     return {
         "subject": subject,
@@ -74,7 +79,8 @@ def page_context(
         "status": thread_status(subject),
         "branches": branch_menu(lines, tip),
         "tabs": [(name, here.on(name)) for name in TABS],
-        "totals": totals(subject.thread),
+        "totals": sums,
+        "filling": filling(subject, sums),
         "map": branch_map(
             lines,
             marks(subject),
@@ -110,6 +116,14 @@ def page_context(
         "version": version(subject.branches, subject.runs),
         "poll": POLL if any(run.is_live for run in subject.runs) else "",
     }
+
+
+def filling(subject: Subject, sums: Totals) -> int | None:
+    """The steps that the thread may have, where most of them are taken; else None."""
+    run = subject.run or newest_run(subject.runs)
+    agent = run.agent_version.agent.name if run else ""
+    most = retention.most_steps(subject.thread.workspace_id, agent)
+    return most if most is not None and sums.steps >= most * WARN_AT else None
 
 
 def _addresses(

@@ -15,7 +15,7 @@ from functools import cached_property
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q, Sum
+from django.db.models import Count, Q, Sum
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -76,6 +76,7 @@ class Bare:
 
 @dataclass(frozen=True)
 class Totals:
+    steps: int
     cost: Decimal | None
     tokens: int
     latency_ms: int
@@ -303,12 +304,14 @@ def people(steps: Iterable[Step]) -> dict[int, str]:
 
 def totals(thread: Thread) -> Totals:
     sums = thread.checkpoints.aggregate(
+        steps=Count("pk"),
         cost=Sum("cost"),
         tokens_in=Sum("tokens_in"),
         tokens_out=Sum("tokens_out"),
         latency=Sum("latency_ms"),
     )
     return Totals(
+        steps=sums["steps"],
         cost=sums["cost"],
         tokens=(sums["tokens_in"] or 0) + (sums["tokens_out"] or 0),
         latency_ms=sums["latency"] or 0,

@@ -16,6 +16,8 @@ MEANS = {
     "too_many_steps": "The run reached the most steps that it may take.",
     "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "
     "it acts for you.",
+    "thread_full": "The thread has as many steps as its policy allows. Nothing was lost: "
+    "it goes on once an admin allows more.",
     "tool_broke": "A tool failed each time it was tried. Retry once it works again.",
     "future_schema": "The state was written by a newer version of the agent. Retry once "
     "that is deployed here.",
