@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from django.db import connection
+from collections.abc import Callable
+from typing import Any
 
-from checkpoints.db.roles import WORKER
+import psycopg
 
-TABLE = f"""
+TABLE = """
 CREATE TABLE bench_floor (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body bytea NOT NULL
-);
-GRANT INSERT ON bench_floor TO {WORKER}
+)
 """
+INSERT = "INSERT INTO bench_floor (body) VALUES (%s)"
 
 
-def insert(text: str) -> None:
-    """A row of this text, in a transaction of its own, as any application here does it."""
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO bench_floor (body) VALUES (%s)", [text.encode()])
+def inserts(connection: psycopg.Connection[Any]) -> Callable[[str], object]:
+    """Insert a text, in a transaction of its own, by psycopg and nothing else.
+
+    psycopg prepares the statement after a few executions, as a step's is.
+    """
+    return lambda text: connection.execute(INSERT, [text.encode()])

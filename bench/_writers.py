@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection
 
 from bench import _floor, _text
+from bench._server import owner
 from bench._thread import say
 from checkpoints.access import Reason
 from checkpoints.log.append import writer
@@ -77,7 +78,7 @@ def _run(
 
 
 def _insert(branch: Any) -> Callable[[str], object]:
-    return _floor.insert
+    return _floor.inserts(owner())
 
 
 def _step(branch: Any) -> Callable[[str], object]:

@@ -8,6 +8,7 @@ docs/benchmarks.md says how each figure is measured.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -70,18 +71,19 @@ def _measure(
     *,
     quick: bool,
 ) -> None:
+    insert = _floor.inserts(admin)
     say("a thread of 1,000 steps …")
     thread = GrowingThread(workspace, _text.messages(), admin)
-    turns = _grow_to_a_thousand(thread, admin, figures)
+    turns = _grow_to_a_thousand(thread, insert, admin, figures)
     figures |= _count(thread, admin)
     others = [
         GrowingThread(workspace, _text.messages(), admin)
         for _ in range(0 if quick else THREADS - 1)
     ]
-    windows = [_window(others, *WINDOWS[0], into=turns)]
+    windows = [_window(others, insert, *WINDOWS[0], into=turns)]
     for start, end in () if quick else WINDOWS[1:]:
         say(f"{THREADS} threads of {end:,} steps …")
-        windows.append(_window([thread, *others], start, end))
+        windows.append(_window([thread, *others], insert, start, end))
     figures |= _worst(windows)
     if not quick:
         figures["hydrate_10000_ms"] = _hydrate(thread, times=15)
@@ -92,6 +94,7 @@ def _measure(
 
 def _grow_to_a_thousand(
     thread: GrowingThread,
+    insert: Callable[[str], object],
     admin: psycopg.Connection[Any],
     figures: Figures,
 ) -> Turns:
@@ -100,7 +103,7 @@ def _grow_to_a_thousand(
         thread.grow(steps)
         figures[f"hydrate_{steps}_ms"] = _hydrate(thread, times=50)
     thread.grow(WINDOWS[0][0])
-    turns = thread.grow(1000, beside=_floor.insert)
+    turns = thread.grow(1000, beside=insert)
     figures["bytes_total"] = bytes_of(admin, TABLES)
     figures["payload_bytes"] = thread.payload
     figures["bytes_ratio"] = figures["bytes_total"] / thread.payload
@@ -145,6 +148,7 @@ def _count(thread: GrowingThread, admin: psycopg.Connection[Any]) -> Figures:
 
 def _window(
     threads: list[GrowingThread],
+    insert: Callable[[str], object],
     start: int,
     end: int,
     *,
@@ -154,7 +158,7 @@ def _window(
     turns = into or Turns()
     for thread in threads:
         thread.grow(start)
-        found = thread.grow(end, beside=_floor.insert)
+        found = thread.grow(end, beside=insert)
         turns.floor += found.floor
         turns.step += found.step
     return turns
