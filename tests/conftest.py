@@ -80,12 +80,12 @@ def as_owner() -> AbstractContextManager[None]:
 def _as_worker(request, settings) -> None:
     """A request is the web role's; what a test of services or workers does, the workers'.
 
-    A test of pages sets up and looks around as the owner of the tables. Elsewhere, where that is not allowed ("permission denied for table …"): `with as_owner():`
-    around what is set up, or the mark `owner` for a test that breaks rows by hand or
-    runs a command.
+    A test of pages sets up and looks around as the owner of the tables. Elsewhere, where
+    that is not allowed ("permission denied for table …"): `with as_owner():` around what
+    is set up, or the mark `owner` for a test that breaks rows by hand or runs a command.
     """
     path = request.node.path
-    by_request = path.parent.name in ("pages", "browser")
+    by_request = path.parent.name in ("pages", "browser", "project")
     by_owner = request.node.get_closest_marker("owner") or path.stem in SET_UP_AS_OWNER
     if by_request or by_owner:
         return

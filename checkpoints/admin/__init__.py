@@ -23,6 +23,7 @@ from checkpoints.models import (
     Deletion,
     Grant,
     RetentionPolicy,
+    RetentionTask,
     Segment,
     SignInFailures,
     StoreMark,
@@ -233,3 +234,11 @@ class DeletionAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "what", "at"]
     list_select_related = ["workspace", "policy", "by"]
     search_fields = ["=thread__id"]
+
+
+@admin.register(RetentionTask)
+class RetentionTaskAdmin(ReadOnlyAdmin):
+    list_display = ["what", "thread", "workspace", "by", "outcome", "asked_at"]
+    list_filter = ["workspace", "what", "outcome", "asked_at"]
+    list_select_related = ["thread", "workspace", "by"]
+    search_fields = ["=id", "=thread__id", "by__username"]

@@ -31,6 +31,9 @@ from checkpoints.pure import ops
 from tests.agents.waiting import make_waiting
 from tests.conftest import make_workspace
 
+# A command of the server's: it has the owner's rights.
+pytestmark = pytest.mark.owner
+
 OLD, NEW = (hashlib.sha256(name).digest() for name in (b"old", b"new"))
 
 

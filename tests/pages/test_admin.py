@@ -35,6 +35,7 @@ from checkpoints.models import (
     Group,
     Membership,
     RetentionPolicy,
+    RetentionTask,
     Segment,
     SignInFailures,
     Thread,
@@ -132,6 +133,9 @@ def keep(trip: Any, person: Any) -> None:
     Archive.objects.create(
         **here, **stored, object_name=f"archive-{key}", policy=policy
     )
+    asked = RetentionTask(**here, what=RetentionTask.What.ARCHIVE, by_id=person.user_id)
+    asked.reason = gate.seal(asked, "reason", "pineapple")
+    asked.save()
     gone = Deletion(**here, what=Deletion.What.ARCHIVED, policy=policy)
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()

@@ -21,7 +21,7 @@ from agents.runs import reaper, runner, start
 from checkpoints.access import Reason, unscoped
 from checkpoints.db.session import DatabaseRole
 from checkpoints.models import Checkpoint
-from tests.roles import as_role
+from tests.roles import VARIABLES, as_role
 from tests.workers.desk import agents as desk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,10 +110,17 @@ class Workers:
     """`manage.py worker` processes on the test database."""
 
     def __init__(self, env: dict[str, str], log: Path) -> None:
+        self._owners = {"DATABASE_URL": env["DATABASE_URL"]}
         self.env = as_role(env, DatabaseRole.WORKER)
         self.web_env = as_role(env, DatabaseRole.WEB)
         self.log = log
         self.started: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def command_env(self) -> dict[str, str]:
+        """What commands of the server get: the workers' settings, the owner's database."""
+        own = {k: v for k, v in self.env.items() if k not in VARIABLES.values()}
+        return own | self._owners
 
     def start(self, pool: int = 1, **env: str) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:

@@ -48,7 +48,7 @@ def keys(workers, *command: str, **env: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [sys.executable, "manage.py", "keys", *command],
         cwd=ROOT,
-        env={**workers.env, **env},
+        env={**workers.command_env, **env},
         capture_output=True,
         text=True,
     )
@@ -167,7 +167,7 @@ def test_two_rotations_at_once_leave_one_outcome(workers, begin, server, setting
             subprocess.Popen(
                 [sys.executable, "manage.py", "keys", *command],
                 cwd=ROOT,
-                env=workers.env,
+                env=workers.command_env,
                 stdout=subprocess.DEVNULL,
             )
             for _ in range(2)
