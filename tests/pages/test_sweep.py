@@ -478,7 +478,7 @@ def test_a_right_that_was_taken_is_gone_with_the_next_click(
             if not route.public and (route.send if post else route.get):
                 response = ask(client, name, things, post=post)
                 if post:
-                    expected = (
+                    expected: tuple[int, ...] = (
                         (302, 403) if name != "agents:fork_diff" else (200, 302, 403)
                     )
                     if name == "agents:audit_verify" and "role" in change:
