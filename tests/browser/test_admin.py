@@ -62,4 +62,4 @@ def test_only_staff_see_the_admin(visit):
     page = visit("/inbox/", as_="mira")
     expect(page.locator("#nav").get_by_role("link", name="Admin")).to_have_count(0)
     page.goto("/admin/")
-    expect(page.get_by_text("not authorized")).to_be_visible()
+    expect(page.get_by_text("The admin is for staff")).to_be_visible()

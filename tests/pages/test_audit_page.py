@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -271,6 +272,8 @@ def test_a_server_sends_it_piece_by_piece(log, auditor):
         await sync_to_async(connections.close_all)()  # as a request does at its end
         return body
 
-    body = asyncio.run(fetch()).decode()
+    # In a thread of its own: Playwright keeps a loop in the main one.
+    with ThreadPoolExecutor(1) as thread:
+        body = thread.submit(lambda: asyncio.run(fetch())).result().decode()
     verdict = audit_proof.verify(audit_proof.read_jsonl(body.splitlines()))
     assert verdict.head.number == audit_chain.head_of(log.thread.workspace_id).number

@@ -77,7 +77,11 @@ def test_a_static_file_that_has_not_changed_is_not_sent_again(client: Client):
 
 
 @pytest.mark.django_db  # it looks for its keys when it is imported
-def test_the_asgi_application_answers():
+def test_the_asgi_application_answers(monkeypatch):
+    # It says that this process is the web's, which the processes that later tests start
+    # must not inherit.
+    monkeypatch.setenv("DATABASE_POOL", "8")
+    monkeypatch.setenv("DATABASE_ROLE", "web")
     from project.asgi import application
 
     async def ask() -> int:
