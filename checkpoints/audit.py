@@ -94,7 +94,7 @@ SELECT n.id, n.workspace, n.object, %(type)s, %(action)s, %(via)s, %(actor)s,
        %(detail)s::jsonb, '', '', 'ok'
 FROM unnest(%(ids)s::uuid[], %(workspaces)s::uuid[], %(objects)s::uuid[])
   AS n(id, workspace, object)
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters
 
 
 def _workspace(principal: Principal | None, obj: Model | None) -> UUID | None:

@@ -45,8 +45,8 @@ def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
 def _principal(request: HttpRequest) -> UserPrincipal | None:
     if not hasattr(request, "principal"):
         # No view has asked who this is; the navigation wants to know.
-        request.principal = principal_of(request)  # type: ignore[attr-defined]
-    principal: UserPrincipal | None = request.principal  # type: ignore[attr-defined]
+        request.principal = principal_of(request)  # type: ignore[attr-defined]  # as `member` sets it
+    principal: UserPrincipal | None = request.principal  # type: ignore[attr-defined]  # set above, or by `member`
     return principal
 
 

@@ -254,7 +254,7 @@ SET kek = due.kek, wrapped = due.wrapped, rewrapped_at = clock_timestamp()
 FROM due
 WHERE k.id = due.id
 RETURNING k.id
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters
 
 _REPLACE_DATA_KEYS = f"""
 WITH due AS (
@@ -270,4 +270,4 @@ UPDATE {DataKey._meta.db_table} k
 SET workspace_key_id = %(key)s, wrapped = due.wrapped
 FROM due
 WHERE k.id = due.id
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters

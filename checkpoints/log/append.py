@@ -205,4 +205,4 @@ INSERT INTO {CheckpointDelta._meta.db_table}
     (checkpoint_id, workspace_id, thread_id, branch_id, step, record)
 SELECT %(id)s, workspace_id, thread_id, id, %(step)s, %(record)s
 FROM moved
-""")  # noqa: S608
+""")  # noqa: S608  # our own names; values are parameters

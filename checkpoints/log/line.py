@@ -158,18 +158,18 @@ WITH RECURSIVE line AS (
     FROM line JOIN {Branch._meta.db_table} up
       ON up.id = line.parent_id AND up.thread_id = %(thread)s
 )
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters
 # Evaluated once, as it depends on no row.
 _ALIVE = f"""= ANY (ARRAY(
     SELECT id FROM {DataKey._meta.db_table}
     WHERE thread_id = %(thread)s AND destroyed_at IS NULL
-))"""  # noqa: S608
+))"""  # noqa: S608  # our own names; values are parameters
 _MAC_KEY = f"""(
     SELECT id FROM {DataKey._meta.db_table}
     WHERE thread_id = %(thread)s AND purpose = '{DataKey.Purpose.MAC}'
       AND destroyed_at IS NULL
     ORDER BY version DESC LIMIT 1
-)"""  # noqa: S608
+)"""  # noqa: S608  # our own names; values are parameters
 # Each branch of the line gives its steps up to where the next one left it.
 _OWN_STEPS = """ON c.thread_id = %(thread)s AND c.branch_id = line.id
  AND c.step > line.fork_step AND c.step <= line.last"""
@@ -242,6 +242,6 @@ _ROWS = Prepared(
     FROM line JOIN {Checkpoint._meta.db_table} c {_OWN_STEPS}
     WHERE c.step >= %(first)s
     ORDER BY c.step
-    """,  # noqa: S608
+    """,  # noqa: S608  # our own names; values are parameters
     binary=True,
 )

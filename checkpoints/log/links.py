@@ -337,4 +337,4 @@ LEFT JOIN {Segment._meta.db_table} s
   ON s.thread_id = %(thread)s AND s.branch_id = b.id AND s.first_step = c.step
 WHERE b.id = %(branch)s
 ORDER BY c.step
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters

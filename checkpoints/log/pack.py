@@ -142,4 +142,4 @@ WHERE d.step %% {SEGMENT_STEPS} = {SEGMENT_STEPS - 1}
   AND d.branch_id <> ALL (%(leaving)s::uuid[])
 GROUP BY d.branch_id
 LIMIT %(limit)s
-"""  # noqa: S608
+"""  # noqa: S608  # our own names; values are parameters

@@ -210,7 +210,7 @@ def size_of(thread_ids: list[UUID]) -> int:
     """Bytes of these threads' operations and blobs, sealed."""
     total = 0
     for model, column in _SIZES.items():
-        rows = model._default_manager.all().unscoped(Reason.ARCHIVE)  # type: ignore[attr-defined]
+        rows = model._default_manager.all().unscoped(Reason.ARCHIVE)  # type: ignore[attr-defined]  # ours have it
         total += (
             rows.filter(thread_id__in=thread_ids).aggregate(size=Sum(column))["size"]
             or 0

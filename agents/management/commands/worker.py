@@ -58,7 +58,7 @@ def _require_keys() -> None:
                 logger.warning("waiting for the keys (%s)", type(error).__name__)
             said = True
             connections.close_all()
-            time.sleep(RETRY)
+            time.sleep(RETRY)  # nothing is claimed yet; a signal ends it
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
         else:
