@@ -18,4 +18,4 @@ from project import health  # noqa: E402  # needs what the line above set up
 # In a thread: uvicorn imports this in its event loop, where Django runs no query. What
 # is missing stops the process, before it has answered anyone.
 with ThreadPoolExecutor(1) as thread:
-    thread.submit(health.require_keys).result()
+    thread.submit(health.require_role_and_keys).result()

@@ -19,7 +19,7 @@ from checkpoints import audit, audit_chain, audit_export
 from checkpoints.access import Reason
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
-from checkpoints.pure import audit_proof
+from checkpoints.pure import audit_file, audit_proof
 from checkpoints.pure.audit_proof import Row
 
 EVENTS = AuditEvent.objects.unscoped(Reason.TEST)
@@ -150,7 +150,7 @@ class TestAnExport:
 
 
 def broken(kind: str, lines: list[str]) -> bool:
-    reads = audit_proof.read_csv if kind == "csv" else audit_proof.read_jsonl
+    reads = audit_file.read_csv if kind == "csv" else audit_file.read_jsonl
     return audit_proof.verify(reads(lines)).fault is not None
 
 
@@ -281,6 +281,6 @@ def test_what_is_written_is_read_back_and_holds(found):
         previous = digest
     as_jsonl = "".join(audit_export.jsonl(rows))
     as_csv = "".join(audit_export.csv_(rows))
-    assert list(audit_proof.read_jsonl(io.StringIO(as_jsonl))) == rows
-    assert list(audit_proof.read_csv(io.StringIO(as_csv, newline=""))) == rows
+    assert list(audit_file.read_jsonl(io.StringIO(as_jsonl))) == rows
+    assert list(audit_file.read_csv(io.StringIO(as_csv, newline=""))) == rows
     assert audit_proof.verify(rows).fault is None

@@ -12,8 +12,9 @@ from django.db import InterfaceError, OperationalError, connections
 from agents.runs import runner
 from agents.runs.pool import Pool
 from checkpoints import stores
+from checkpoints.db.checks import require_role
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
-from checkpoints.keys import checks
+from checkpoints.keys.checks import require_keks
 from checkpoints.stores.mark import require_same
 
 logger = logging.getLogger(__name__)
@@ -39,23 +40,27 @@ class Command(BaseCommand):
     def handle(self, *args: Any, pool: int, **options: Any) -> None:
         if pool < 1:
             raise CommandError(f"--pool {pool} must be 1 or more.")
-        _require_keys()
+        _require_role_and_keys()
         _require_store()
         Pool(pool, runner.work).run()
 
 
-def _require_keys() -> None:
-    """Raises CommandError when a key is missing that rows are under: no run is begun.
+def _require_role_and_keys() -> None:
+    """Raises CommandError when this process is not held to its database role, or a key
+    is missing that rows are under: no run is begun.
 
     Where that cannot be found out yet, it waits: as the workers would.
     """
     said = False
     while True:
         try:
-            checks.require_keks()
+            require_role()
+            require_keks()
         except (OperationalError, InterfaceError, KeysUnavailable) as error:
             if not said:
-                logger.warning("waiting for the keys (%s)", type(error).__name__)
+                logger.warning(
+                    "waiting for database and keys (%s)", type(error).__name__
+                )
             said = True
             connections.close_all()
             time.sleep(RETRY)  # nothing is claimed yet; a signal ends it
