@@ -20,7 +20,8 @@ from checkpoints.access import Reason
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
 from checkpoints.pure import audit_file, audit_proof
-from checkpoints.pure.audit_proof import Row
+from checkpoints.pure.audit_proof import Head, Row
+from tests.tampering import tamper
 
 EVENTS = AuditEvent.objects.unscoped(Reason.TEST)
 FORMATS = ["jsonl", "csv"]
@@ -235,6 +236,101 @@ def test_an_anchor_that_is_none_is_refused(log, anchor):
         call_command("verify_audit", workspace="acme", anchor=[anchor])
     with pytest.raises(CommandError, match="--workspace"):
         call_command("verify_audit", anchor=[anchor])
+
+
+# A file of anchors: what a daily job does
+
+
+@pytest.fixture
+def daily(log, tmp_path):
+    """Runs the job: what it said. The file is `daily.file`."""
+
+    def daily() -> str:
+        out = io.StringIO()
+        try:
+            call_command("verify_audit", anchors=daily.file, stdout=out, stderr=out)
+        except CommandError as error:
+            raise CommandError(f"{out.getvalue()}{error}") from None
+        audit_chain.link_pending()  # the job's own event
+        return out.getvalue()
+
+    daily.file = tmp_path / "anchors"
+    return daily
+
+
+@pytest.mark.django_db
+def test_a_daily_job_keeps_each_head_and_holds_the_logs_against_them(daily, log, other):
+    first = audit_chain.head_of(log)
+    assert "is not there: it begins" in daily()
+    assert daily.file.read_text() == f"{log} {first}\n"  # the others have no rows
+    second = audit_chain.head_of(log)
+    said = daily()
+    assert f"acme: 13 rows, head {second}" in said
+    assert "begins" not in said
+    kept = daily.file.read_text().splitlines()
+    assert kept[:2] == [f"{log} {first}", f"{log} {second}"]
+    assert {line.partition(" ")[0] for line in kept[2:]} == {
+        str(other.workspace_id),
+        "-",
+    }
+    done = len(kept)
+    call_command("verify_audit", workspace="acme", anchors=daily.file)
+    assert len(daily.file.read_text().splitlines()) == done + 1
+
+
+@pytest.mark.django_db
+def test_a_log_that_was_set_back_fails_the_job_and_is_not_anchored(daily, log):
+    daily()
+    at = audit_chain.head_of(log)
+    daily()
+    before = daily.file.read_text()
+    tamper("DELETE FROM checkpoints_auditlink WHERE number >= %s", [at.number])
+    tamper(
+        "DELETE FROM checkpoints_auditevent event WHERE workspace_id = %s AND NOT EXISTS"
+        " (SELECT FROM checkpoints_auditlink WHERE event_id = event.id)",
+        [log],
+    )
+    with pytest.raises(
+        CommandError, match=r"(?s)acme: row 13 \(missing\).*1 of the logs"
+    ):
+        daily()
+    assert [
+        line for line in daily.file.read_text().splitlines() if str(log) in line
+    ] == [line for line in before.splitlines() if str(log) in line]
+
+
+@pytest.mark.django_db
+def test_a_workspace_that_is_gone_with_its_log_is_missed(daily):
+    daily()
+    with daily.file.open("a") as file:
+        file.write(f"{uuid7()} 3:{'ab' * 32}\n")
+    with pytest.raises(CommandError, match="was anchored, and there is no such log"):
+        daily()
+
+
+@pytest.mark.django_db
+def test_a_file_of_anchors_that_is_none_is_refused_and_left_alone(daily):
+    daily.file.write_text("acme 12\n")
+    with pytest.raises(CommandError, match=r"anchors, line 1: '12' is not an anchor"):
+        daily()
+    assert daily.file.read_text() == "acme 12\n"
+    daily.file.write_bytes(b"\xff")
+    with pytest.raises(CommandError, match="cannot be read"):
+        daily()
+    daily.file = daily.file / "below"
+    with pytest.raises(CommandError, match="cannot be written"):
+        daily()
+
+
+def test_two_anchors_of_one_row_must_agree():
+    event = dict.fromkeys(audit_proof.FIELDS, "")
+    row = Row(1, audit_proof.START, audit_proof.link(audit_proof.START, event), event)
+    right, wrong = Head(1, row.hash), Head(1, b"x" * 32)
+    assert audit_proof.verify([row], anchors=[right, right]).fault is None
+    for anchors in ([right, wrong], [wrong, right]):
+        fault = audit_proof.verify([row], anchors=anchors).fault
+        assert fault
+        assert fault.what == "rewritten"
 
 
 # The formats

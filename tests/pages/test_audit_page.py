@@ -25,6 +25,7 @@ from checkpoints.access import Reason, Role
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent, AuditLink, RetentionTask, WorkspaceKey
 from checkpoints.pure import audit_file, audit_proof
+from tests.tampering import tamper
 
 pytestmark = pytest.mark.django_db
 
@@ -153,6 +154,46 @@ def test_a_person_and_an_object_can_be_asked_for(client, log, bob):
     page = text(client.get(f"/audit/?object_id={log.approval.pk}"))
     assert "Bob approve" in page
     assert "Bob cancel" not in page
+
+
+@pytest.fixture
+def over_days(alice):
+    """Events of four days: n in the order of positions, not quite that of times."""
+    for n, at in enumerate(
+        (
+            "2026-03-01 00:00:00",
+            "2026-03-01 23:59:59.999999",
+            "2026-03-02 00:00:20",
+            "2026-03-01 23:59:58",  # written after what is later
+            "2026-03-02 12:00:00",
+            "2026-03-03 00:00:00",
+            "2026-03-04 09:00:00",
+        )
+    ):
+        audit.record(alice, "message", n=n)
+        assert tamper(
+            "UPDATE checkpoints_auditevent SET at = %s WHERE detail = %s",
+            [f"{at}+00", f'{{"n": {n}}}'],
+        )
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [
+        ("", "", "6543210"),
+        ("2026-03-01", "2026-03-01", "310"),
+        ("2026-03-02", "2026-03-02", "42"),
+        ("2026-03-02", "", "6542"),
+        ("", "2026-03-02", "43210"),
+        ("2026-03-03", "2026-03-04", "65"),
+        ("2026-03-05", "", ""),
+        ("", "2026-02-28", ""),
+        ("2026-03-04", "2026-03-01", ""),
+    ],
+)
+def test_days_are_taken_whole_and_in_utc(client, over_days, since, until, found):
+    page = client.get("/audit/", {"since": since, "until": until}).content.decode()
+    assert "".join(re.findall(r"n (\d+)</span>", page)) == found
 
 
 def test_pages_go_on_where_the_last_one_ended(client, alice):
