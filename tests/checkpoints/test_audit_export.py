@@ -241,21 +241,26 @@ def test_an_anchor_that_is_none_is_refused(log, anchor):
 # A file of anchors: what a daily job does
 
 
-@pytest.fixture
-def daily(log, tmp_path):
-    """Runs the job: what it said. The file is `daily.file`."""
+class Daily:
+    """The job, and where it keeps the heads."""
 
-    def daily() -> str:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self) -> str:
+        """Runs it: what it said."""
         out = io.StringIO()
         try:
-            call_command("verify_audit", anchors=daily.file, stdout=out, stderr=out)
+            call_command("verify_audit", anchors=self.file, stdout=out, stderr=out)
         except CommandError as error:
             raise CommandError(f"{out.getvalue()}{error}") from None
         audit_chain.link_pending()  # the job's own event
         return out.getvalue()
 
-    daily.file = tmp_path / "anchors"
-    return daily
+
+@pytest.fixture
+def daily(log, tmp_path) -> Daily:
+    return Daily(tmp_path / "anchors")
 
 
 @pytest.mark.django_db

@@ -30,6 +30,7 @@ from checkpoints.pure import ops
 from tests.conftest import make_workspace
 from tests.tampering import tamper
 
+# `verify_checkpoints` is a command of the server's: it has the owner's rights.
 pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 

@@ -238,16 +238,17 @@ def recorded_in(path: Path) -> Iterator[str]:
                     func=ast.Attribute(
                         value=ast.Name(id="audit" | "sign_in"), attr="record"
                     ),
-                    args=[_, ast.Constant(value=action), *_],
+                    args=[_, ast.Constant(value=str(action)), *_],
                 )
                 | ast.Call(
                     func=ast.Attribute(value=ast.Name(id="audit"), attr="record_each"),
-                    args=[ast.Constant(value=action), *_],
+                    args=[ast.Constant(value=str(action)), *_],
                 )
             ):
                 yield action
             case ast.Call(
-                func=ast.Name(id="_record"), args=[_, ast.Constant(value=action), _]
+                func=ast.Name(id="_record"),
+                args=[_, ast.Constant(value=str(action)), _],
             ):  # the admin's
                 yield action
 
