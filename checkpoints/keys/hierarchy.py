@@ -24,6 +24,7 @@ from django.db.models import F, prefetch_related_objects
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
+<<<<<<< HEAD
 from checkpoints.errors import (
     CheckpointsError,
     DecryptionError,
@@ -31,6 +32,10 @@ from checkpoints.errors import (
     Shredded,
     UnknownKey,
 )
+=======
+from checkpoints.db.prepared import Prepared
+from checkpoints.errors import NotPermitted, UnknownKey
+>>>>>>> main
 from checkpoints.ids import short, uuid7
 from checkpoints.keys import material
 from checkpoints.keys.cache import KeyCache
@@ -117,6 +122,11 @@ def sealing_key(thread_id: UUID) -> envelope.DataKey:
     Asked of the database each time, so that a rotation and a destruction count at once.
     Raises Shredded and UnknownKey.
     """
+    newest = _NEWEST.execute({"thread": thread_id}).fetchone()
+    if newest is not None and newest[1]:
+        secret = material.known.get(newest[0])
+        if secret is not None:
+            return envelope.DataKey(newest[0], secret)
     row = (
         _rows()
         .filter(thread_id=thread_id, purpose=_Purpose.DATA)
@@ -277,6 +287,7 @@ def _create(
     return made
 
 
+<<<<<<< HEAD
 def _usable(
     key_id: UUID, row: DataKey | None
 ) -> envelope.DataKey | UnknownKey | Shredded | DecryptionError:
@@ -286,6 +297,13 @@ def _usable(
         return envelope.DataKey(key_id, material.secret(row))
     except (UnknownKey, Shredded, DecryptionError) as error:
         return error
+=======
+_NEWEST = Prepared(f"""
+SELECT id, destroyed_at IS NULL AND wrapped IS NOT NULL FROM {DataKey._meta.db_table}
+WHERE thread_id = %(thread)s AND purpose = '{_Purpose.DATA}'
+ORDER BY version DESC LIMIT 1
+""")  # noqa: S608  # our own names; values are parameters
+>>>>>>> main
 
 
 def _rows() -> ScopedQuerySet[DataKey]:

@@ -11,8 +11,12 @@ from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
+<<<<<<< HEAD
 from checkpoints import stores
 from checkpoints.db.checks import require_role
+=======
+from checkpoints import memory, stores
+>>>>>>> main
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
 from checkpoints.keys.checks import require_keks
 from checkpoints.stores.mark import require_same
@@ -42,6 +46,7 @@ class Command(BaseCommand):
             raise CommandError(f"--pool {pool} must be 1 or more.")
         _require_role_and_keys()
         _require_store()
+        memory.settle()  # before the workers are forked, so that they share it
         Pool(pool, runner.work).run()
 
 

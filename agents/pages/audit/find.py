@@ -58,6 +58,11 @@ ACTIONS = {
     "retry": "retry",
     "take_over": "user",
     "cancel": "stop",
+<<<<<<< HEAD
+=======
+    "interrupt": "stop",
+    "import_chat": "import",
+>>>>>>> main
     "import": "import",
     "export": "out",
     "ask_archive": "out",
