@@ -24,7 +24,7 @@ from django.db.models import F, prefetch_related_objects
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
-<<<<<<< HEAD
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import (
     CheckpointsError,
     DecryptionError,
@@ -32,10 +32,6 @@ from checkpoints.errors import (
     Shredded,
     UnknownKey,
 )
-=======
-from checkpoints.db.prepared import Prepared
-from checkpoints.errors import NotPermitted, UnknownKey
->>>>>>> main
 from checkpoints.ids import short, uuid7
 from checkpoints.keys import material
 from checkpoints.keys.cache import KeyCache
@@ -287,7 +283,6 @@ def _create(
     return made
 
 
-<<<<<<< HEAD
 def _usable(
     key_id: UUID, row: DataKey | None
 ) -> envelope.DataKey | UnknownKey | Shredded | DecryptionError:
@@ -297,13 +292,13 @@ def _usable(
         return envelope.DataKey(key_id, material.secret(row))
     except (UnknownKey, Shredded, DecryptionError) as error:
         return error
-=======
+
+
 _NEWEST = Prepared(f"""
 SELECT id, destroyed_at IS NULL AND wrapped IS NOT NULL FROM {DataKey._meta.db_table}
 WHERE thread_id = %(thread)s AND purpose = '{_Purpose.DATA}'
 ORDER BY version DESC LIMIT 1
 """)  # noqa: S608  # our own names; values are parameters
->>>>>>> main
 
 
 def _rows() -> ScopedQuerySet[DataKey]:

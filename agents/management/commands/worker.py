@@ -11,12 +11,8 @@ from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
-<<<<<<< HEAD
-from checkpoints import stores
-from checkpoints.db.checks import require_role
-=======
 from checkpoints import memory, stores
->>>>>>> main
+from checkpoints.db.checks import require_role
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
 from checkpoints.keys.checks import require_keks
 from checkpoints.stores.mark import require_same

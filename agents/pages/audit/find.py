@@ -58,11 +58,7 @@ ACTIONS = {
     "retry": "retry",
     "take_over": "user",
     "cancel": "stop",
-<<<<<<< HEAD
-=======
     "interrupt": "stop",
-    "import_chat": "import",
->>>>>>> main
     "import": "import",
     "export": "out",
     "ask_archive": "out",
