@@ -59,7 +59,7 @@ from checkpoints.errors import (
     StoreUnavailable,
 )
 from checkpoints.failpoints import failpoint
-from checkpoints.log import hydrate, retention
+from checkpoints.log import hydrate, rules
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.models import Checkpoint
 from checkpoints.pure.ops import fold
@@ -238,7 +238,7 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        self._most = retention.most_steps(held.run.workspace_id, held.agent.name)
+        self._most = rules.most_steps(held.run.workspace_id, held.agent.name)
         self._others = 0
         if self._most is not None:
             steps = Checkpoint.objects.for_run(held.principal).count()
