@@ -44,7 +44,7 @@ from agents.pure.engine import (
 from agents.runs import finish, incoming
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
-from agents.runs.execute import CallBroke
+from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
@@ -282,6 +282,10 @@ class Runner:
         except CallBroke as broke:
             self.fail(Failure(broke.code, str(broke)))
             return True
+        except CallInDoubt:
+            return (
+                False  # considered anew: its tool is asked what came of it, or people
+            )
         match outcome:
             case Continue(step):
                 with transaction.atomic():
