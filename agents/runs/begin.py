@@ -41,7 +41,7 @@ def begin(
         user_id=by.user_id,
         session=by.session,
     )
-    # After that row, which waits for whoever is just removing the thread's content.
+    # The caller has locked the branch, or made it: nobody is removing the content.
     _require_content(branch)
     return _ready(
         branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
@@ -170,6 +170,6 @@ def live_run(branch: Branch) -> Run | None:
     return (
         Run.objects.unscoped(Reason.WORKER)
         .filter(branch=branch, status__in=Run.LIVE)
-        .select_related("grant")
+        .select_related("grant", "agent_version__agent")
         .first()
     )

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
 from agents.models import Approval, Run
 from agents.pure.labels import first_words
+from agents.pure.said import Said, flags, said, text_of
 from agents.runs.begin import (
     abandon_calls,
     begin,
@@ -66,7 +67,8 @@ def start_run(
         group is None or group.pk not in by.groups
     ):
         raise NotPermitted("A thread is shared with a group by one who is in it.")
-    text = _said(message)
+    kept = _said(message)
+    text = text_of(kept)
     if (first := _by_key(by, request_key)) is not None:
         return first
     spec = registry.agent(agent)
@@ -97,6 +99,7 @@ def start_run(
                 group=group,
                 request_key=request_key,
                 actor_id=by.user_id,
+                context=flags(kept),
             )
             run = begin(branch, version, by=by, request_key=request_key)
             audit.record(by, "start", obj=run, thread=branch.thread_id)
@@ -118,31 +121,32 @@ def send_message(
     """A message to the branch: for the run that is at work there, or for a new one.
 
     `agent` is needed where none has worked on the thread yet, as on an imported one.
+    Where a run is not over, its agent says what becomes of that (`busy`): the message is
+    queued for it, refused, or stops it and is answered by the next run. Messages to a
+    branch have a total order: that in which they were taken, by `position`.
+
     Raises EmptyMessage, UnknownAgent, NotPermitted, and BranchBusy while the run there
-    is being cancelled.
+    is being cancelled, or is one of an agent that takes no messages while it works.
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
-    text = _said(message)
-    said = ThreadInput(
+    kept = _said(message)
+    waiting = ThreadInput(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,
         branch=branch,
         author_id=by.user_id,
         request_key=request_key,
     )
-    said.content = gate.seal(said, "content", text)
+    waiting.content = gate.seal(waiting, "content", kept)
     try:
         with transaction.atomic():
             # A run that is about to end here waits for this lock, or we for it.
             locked = lock(branch.pk)
-            said.save(force_insert=True)
-            audit.record(by, "message", obj=said, branch=branch.pk)
-            if (live := live_run(locked)) is not None:
-                if live.cancel_requested:  # it takes in nothing any more
-                    raise BranchBusy(
-                        "The run here is being cancelled. Send this again in a moment."
-                    )
+            waiting.save(force_insert=True)
+            audit.record(by, "message", obj=waiting, branch=branch.pk)
+            live = live_run(locked)
+            if live is not None and not _makes_way(live, by):
                 if live.needs_owner:
                     adopt(live, by)
                     wake(live.pk)
@@ -163,7 +167,7 @@ def send_message(
         if (first.branch_id, first.author_id) != (branch.pk, by.user_id):
             raise NotPermitted(threads.NOT_YOURS) from None
         return first
-    return said
+    return waiting
 
 
 def fork_run(
@@ -191,16 +195,21 @@ def fork_run(
         state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
-    ops, label = edit_ops(state, replace(edits, **clean(vars(edits))[0]))
+    values, cleaned = clean(vars(edits))
+    ops, label = edit_ops(state, replace(edits, **values))
     with transaction.atomic():
-        branch = threads.fork(
-            checkpoint,
-            name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
-            by_id=by.user_id,
-            ops=ops,
-            label=first_words(f"{by.name}: {label}"),
-            request_key=request_key,
-        )
+        try:
+            branch = threads.fork(
+                checkpoint,
+                name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
+                by_id=by.user_id,
+                ops=ops,
+                label=first_words(f"{by.name}: {label}"),
+                context={"cleaned": cleaned} if cleaned else None,
+                request_key=request_key,
+            )
+        except (Pruned, Shredded) as gone:
+            raise NotPermitted(str(gone)) from None
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
             made = begin(locked, version_for(locked, agent), by=by)
@@ -258,17 +267,56 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
             return False
         audit.record(by, "cancel", obj=held)
         if held.status == Run.Status.RUNNING:
-            Run.objects.filter(pk=held.pk).update(cancel_requested=True)
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=False
+            )
             return True
-        Run.objects.filter(pk=held.pk).update(
-            status=Run.Status.CANCELLED,
-            error_class="cancelled",
-            finished_at=ClockTimestamp(),
+        _stop(held, "cancelled")
+    return True
+
+
+def _stop(run: Run, error_class: str) -> None:
+    """End a run that no worker holds, in the open transaction that locked it."""
+    Run.objects.filter(pk=run.pk).update(
+        status=Run.Status.CANCELLED,
+        error_class=error_class,
+        finished_at=ClockTimestamp(),
+    )
+    Approval.objects.pending().filter(run=run).update(
+        status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
+    )
+    supersede_calls(run.pk)
+
+
+def _makes_way(live: Run, by: UserPrincipal) -> bool:
+    """Whether a message stops the run at once, so that another answers it.
+
+    In the transaction that locked the branch. Raises BranchBusy where it is refused.
+    """
+    if live.cancel_requested:
+        if live.interrupted:
+            return False  # all that comes until it stops is for the next run
+        raise BranchBusy(
+            "The run here is being cancelled. Send this again in a moment."
         )
-        Approval.objects.pending().filter(run=held).update(
-            status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
+    agent = live.agent_version.agent.name
+    busy = registry.agent(agent).busy if agent in registry else "enqueue"
+    if live.needs_owner or busy == "enqueue":
+        return False
+    if busy == "reject":
+        raise BranchBusy(
+            f"The agent {agent} takes no messages while it works, and its run here is "
+            f"{live.status}. Wait until it is over, cancel it, or fork the thread."
         )
-        supersede_calls(held.pk)
+    with unscoped(Reason.WORKER):
+        held = Run.objects.select_for_update(no_key=True).get(pk=live.pk)
+        audit.record(by, "interrupt", obj=held)
+        if held.status == Run.Status.RUNNING:
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=True
+            )
+            return False
+        _stop(held, "interrupted")
     return True
 
 
@@ -302,8 +350,8 @@ def _require_thread(by: UserPrincipal, thread_id: UUID) -> None:
         raise NotPermitted("This thread is not shared with you.")
 
 
-def _said(message: str) -> str:
-    text: str = clean(message.replace("\r\n", "\n").strip())[0]
-    if not text:
+def _said(message: str) -> Said:
+    kept = said(message)
+    if not text_of(kept):
         raise EmptyMessage
-    return text
+    return kept

@@ -25,6 +25,7 @@ from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.steps import Step, has_failed
+from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -348,11 +349,20 @@ def calls_of(subject: Subject) -> list[ToolCall]:
 
 
 def queued(subject: Subject) -> list[str]:
-    """Messages to the branch that the agent has not got yet, oldest first."""
+    """Messages to the branch that are no step of what is shown, oldest first.
+
+    One that became a step since the steps were read is among them: each message is on
+    the page once, as one or the other.
+    """
     if subject.opened is None:
         return []
-    waiting: list[ThreadInput] = list(subject.branch.inputs.undelivered())
-    return [text for text in open_each(subject.opened, waiting, "content") if text]
+    shown = subject.branch.head_step
+    since = Q(checkpoint=None) | Q(checkpoint__step__gt=shown)
+    waiting: list[ThreadInput] = list(
+        subject.branch.inputs.filter(since).order_by("position")
+    )
+    kept = open_each(subject.opened, waiting, "content")
+    return [text_of(message) for message in kept if message]
 
 
 def failed_step(steps: Sequence[Step]) -> Step | None:

@@ -8,7 +8,7 @@ import checkpoints.clock
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("agents", "0004_content_goes"),
+        ("agents", "0005_run_interrupted"),
         ("checkpoints", "0014_retention_tasks"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
