@@ -140,7 +140,7 @@ def keep(trip: Any, person: Any) -> None:
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
     SignInFailures.objects.create(key=str(key), failures=3)
-    Worker.objects.create(name=f"host:1:{key}", host="host", pid=1, queue="agents")
+    Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")
     event = AuditEvent.objects.filter(workspace_id=person.workspace_id).first()
     assert event  # recorded above
     AuditLink.objects.create(

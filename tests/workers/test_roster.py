@@ -73,9 +73,8 @@ def heard(ago: timedelta) -> None:
 def test_a_worker_that_served_its_span_is_replaced(workers, begin, server):
     server.always("Hello.")
     supervisor = workers.start(options=["--max-runs", "1"])
-    for n in range(3):
-        run = begin(f"run {n}")
-        wait_until(lambda run=run: ended(run))
+    runs = [begin(f"run {n}") for n in range(3)]
+    wait_until(lambda: all(map(ended, runs)))
     wait_until(lambda: len(endings().get("recycled", [])) >= 3)
     assert set(endings()["recycled"]) == {"1 turns"}
     assert "lost" not in endings()
