@@ -208,6 +208,8 @@ def _settled(row: ToolCall, step: Step) -> Status:
         return Status.UNKNOWN
     if row.status == Status.SUPERSEDED:
         return Status.SUPERSEDED
+    if step.context and step.context.get("simulated"):
+        return Status.SIMULATED
     return Status.FAILED if step.status == "failed" else Status.SUCCEEDED
 
 

@@ -175,9 +175,12 @@ def fork_run(
     by: UserPrincipal,
     run: bool = True,
     agent: str = "",
+    calls: str = Branch.Calls.RECORDED,
     request_key: UUID | None = None,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
+
+    `calls` says what becomes of calls with effects there (`Branch.Calls`).
 
     Raises InvalidEdit, UnknownAgent (`agent` as in `send_message`) and NotPermitted.
     """
@@ -200,14 +203,17 @@ def fork_run(
             by_id=by.user_id,
             ops=ops,
             label=first_words(f"{by.name}: {label}"),
+            calls=calls,
             request_key=request_key,
         )
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
             made = begin(locked, version_for(locked, agent), by=by)
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk, run=made.pk)
+            audit.record(
+                by, "fork", obj=branch, source=checkpoint.pk, run=made.pk, calls=calls
+            )
         elif not run:
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk)
+            audit.record(by, "fork", obj=branch, source=checkpoint.pk, calls=calls)
     return branch
 
 

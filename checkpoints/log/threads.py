@@ -95,6 +95,7 @@ def fork(
     by_id: int | None,
     ops: Sequence[Op] = (),
     label: str = "",
+    calls: str = Branch.Calls.RECORDED,
     request_key: UUID | None = None,
 ) -> Branch:
     """A new branch that goes on from `source`, whose thread and branch stay untouched.
@@ -112,6 +113,7 @@ def fork(
         head=source,
         head_step=source.step,
         head_mac=bytes(source.state_mac),
+        calls=calls,
         request_key=request_key,
         created_by_id=by_id,
     )

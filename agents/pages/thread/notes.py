@@ -29,4 +29,7 @@ def notes(context: Mapping[str, Any] | None) -> list[Note]:
                 "the tool found out what came of it.",
             )
         )
+    if context.get("simulated"):
+        text = "Simulated: the call was not made. The agent was told to go on as if."
+        found.append(Note("simulated", "fork", "violet", text))
     return found
