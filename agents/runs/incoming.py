@@ -20,6 +20,7 @@ from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
 from agents.pure.labels import first_words
+from agents.pure.said import Said, flags, text_of
 from agents.runs.claim import Claim
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass, seal
@@ -67,9 +68,10 @@ def messages(claim: Claim, opener: Pass) -> list[Arrival]:
         .undelivered()
         .select_related("author")
     )
-    texts = opener.open_all(waiting, "content") if waiting else []
+    kept = opener.open_all(waiting, "content") if waiting else []
     arrived = [
-        _message(claim, said, text) for said, text in zip(waiting, texts, strict=True)
+        _message(claim, row, content)
+        for row, content in zip(waiting, kept, strict=True)
     ]
     # Their positions are their order; a clock that was set back does not change it.
     latest = accumulate((arrival.at for arrival in arrived), max)
@@ -96,14 +98,15 @@ def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival
     ]
 
 
-def _message(claim: Claim, said: ThreadInput, text: str) -> Arrival:
-    step_id = uuid7()
+def _message(claim: Claim, said: ThreadInput, kept: Said) -> Arrival:
+    step_id, text = uuid7(), text_of(kept)
     message = {"id": str(step_id), "role": "user", "content": text}
     step = Step(
         id=step_id,
         kind=Checkpoint.Kind.INPUT,
         label=first_words(f"{_name(said.author)}: {text}"),
         ops=(ops.append("/messages", message),),
+        context=flags(kept),
     )
 
     def record() -> None:

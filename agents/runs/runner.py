@@ -38,7 +38,7 @@ from checkpoints import gate, stores
 from checkpoints.blobs import Contents
 from checkpoints.errors import KeysUnavailable, StoreUnavailable
 from checkpoints.failpoints import failpoint
-from checkpoints.log import hydrate, retention
+from checkpoints.log import hydrate, rules
 from checkpoints.log.append import Writer
 from checkpoints.models import Checkpoint
 
@@ -141,7 +141,7 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        self._most = retention.most_steps(held.run.workspace_id, held.agent.name)
+        self._most = rules.most_steps(held.run.workspace_id, held.agent.name)
         self._others = 0
         if self._most is not None:
             steps = Checkpoint.objects.for_run(held.principal).count()
