@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
 from agents.models import Approval, Run
 from agents.pure.labels import first_words
+from agents.pure.said import Said, flags, said, text_of
 from agents.runs.begin import (
     abandon_calls,
     begin,
@@ -26,6 +27,7 @@ from agents.runs.begin import (
 )
 from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.tools import registry
+from agents.tools.secrets import capture, captured
 from agents.tools.versions import agent_version
 from agents.wake import adopt, ring, wake
 from checkpoints import audit, gate
@@ -66,18 +68,20 @@ def start_run(
         group is None or group.pk not in by.groups
     ):
         raise NotPermitted("A thread is shared with a group by one who is in it.")
-    text = _said(message)
+    kept = _said(message)
+    text = text_of(kept)
+    params, _ = capture(params or {})
     if (first := _by_key(by, request_key)) is not None:
         return first
     spec = registry.agent(agent)
-    if wrong := problems(params or {}):
+    if wrong := problems(params):
         raise InvalidEdit(wrong)
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
     state: State = {
         "_schema": spec.schema_version,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
-        "params": {**spec.params(), **(params or {})},
+        "params": {**spec.params(), **params},
         "goal": text,
         "plan": [],
         "facts": {},
@@ -90,13 +94,15 @@ def start_run(
             branch = threads.create_thread(
                 workspace=workspace,
                 owner_id=by.user_id,
-                title=clean(title.strip())[0] or first_words(text, TITLE_CHARACTERS),
+                title=captured(clean(title.strip())[0])
+                or first_words(text, TITLE_CHARACTERS),
                 state=state,
                 label=first_words(f"{by.name}: {text}"),
                 visibility=visibility,
                 group=group,
                 request_key=request_key,
                 actor_id=by.user_id,
+                context=flags(kept),
             )
             run = begin(branch, version, by=by, request_key=request_key)
             audit.record(by, "start", obj=run, thread=branch.thread_id)
@@ -127,21 +133,21 @@ def send_message(
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
-    text = _said(message)
-    said = ThreadInput(
+    kept = _said(message)
+    waiting = ThreadInput(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,
         branch=branch,
         author_id=by.user_id,
         request_key=request_key,
     )
-    said.content = gate.seal(said, "content", text)
+    waiting.content = gate.seal(waiting, "content", kept)
     try:
         with transaction.atomic():
             # A run that is about to end here waits for this lock, or we for it.
             locked = lock(branch.pk)
-            said.save(force_insert=True)
-            audit.record(by, "message", obj=said, branch=branch.pk)
+            waiting.save(force_insert=True)
+            audit.record(by, "message", obj=waiting, branch=branch.pk)
             live = live_run(locked)
             if live is not None and not _makes_way(live, by):
                 if live.needs_owner:
@@ -164,7 +170,7 @@ def send_message(
         if (first.branch_id, first.author_id) != (branch.pk, by.user_id):
             raise NotPermitted(threads.NOT_YOURS) from None
         return first
-    return said
+    return waiting
 
 
 def fork_run(
@@ -175,9 +181,12 @@ def fork_run(
     by: UserPrincipal,
     run: bool = True,
     agent: str = "",
+    calls: str = Branch.Calls.RECORDED,
     request_key: UUID | None = None,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
+
+    `calls` says what becomes of calls with effects there (`Branch.Calls`).
 
     Raises InvalidEdit, UnknownAgent (`agent` as in `send_message`) and NotPermitted.
     """
@@ -192,22 +201,34 @@ def fork_run(
         state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
-    ops, label = edit_ops(state, replace(edits, **clean(vars(edits))[0]))
+    values, cleaned = clean(vars(edits))
+    values, secrets = capture(values)
+    replaced = {"cleaned": cleaned, "secrets": secrets}
+    flagged = {name: found for name, found in replaced.items() if found}
+    ops, label = edit_ops(state, replace(edits, **values))
     with transaction.atomic():
-        branch = threads.fork(
-            checkpoint,
-            name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
-            by_id=by.user_id,
-            ops=ops,
-            label=first_words(f"{by.name}: {label}"),
-            request_key=request_key,
-        )
+        try:
+            branch = threads.fork(
+                checkpoint,
+                name=captured(clean(name.strip())[0])
+                or f"fork at step {checkpoint.step}",
+                by_id=by.user_id,
+                ops=ops,
+                label=first_words(f"{by.name}: {label}"),
+                context=flagged or None,
+                calls=calls,
+                request_key=request_key,
+            )
+        except (Pruned, Shredded) as gone:
+            raise NotPermitted(str(gone)) from None
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
             made = begin(locked, version_for(locked, agent), by=by)
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk, run=made.pk)
+            audit.record(
+                by, "fork", obj=branch, source=checkpoint.pk, run=made.pk, calls=calls
+            )
         elif not run:
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk)
+            audit.record(by, "fork", obj=branch, source=checkpoint.pk, calls=calls)
     return branch
 
 
@@ -342,8 +363,9 @@ def _require_thread(by: UserPrincipal, thread_id: UUID) -> None:
         raise NotPermitted("This thread is not shared with you.")
 
 
-def _said(message: str) -> str:
-    text: str = clean(message.replace("\r\n", "\n").strip())[0]
-    if not text:
+def _said(message: str) -> Said:
+    text, secrets = capture(message)
+    kept = said(text, secrets=secrets)
+    if not text_of(kept):
         raise EmptyMessage
-    return text
+    return kept

@@ -12,7 +12,7 @@ from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
 from checkpoints.log import archive as archives
-from checkpoints.log import expire, source
+from checkpoints.log import archive_care, expire, source
 from checkpoints.log.restore import restore
 from checkpoints.models import Archive
 from checkpoints.stores import configured
@@ -146,16 +146,12 @@ class Command(BaseCommand):
 
     def _keys(self, options: dict[str, Any]) -> None:
         kept = Archive.objects.unscoped(Reason.COMMAND).filter(
-            status__in=[
-                Archive.Status.VERIFIED,
-                Archive.Status.PRUNED,
-                Archive.Status.RESTORED,
-            ]
+            status__in=archive_care.KEPT
         )
         done = failed = 0
         for archive in kept.order_by("created_at").iterator():
             try:
-                archives.write_keys_anew(archive)
+                archive_care.write_keys_anew(archive)
             except CheckpointsError as problem:
                 failed += 1
                 self.stderr.write(f"{archive.object_name}: {problem}")

@@ -9,7 +9,7 @@ from agents.management import lookups
 from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
-from checkpoints.log import retention
+from checkpoints.log import retention, rules
 from checkpoints.log.retention import Done
 from checkpoints.log.tasks import said
 from checkpoints.models import Archive, Deletion, RetentionPolicy, Workspace
@@ -48,7 +48,7 @@ class Command(BaseCommand):
 
     def _status(self, workspace: Workspace) -> None:
         self.stdout.write(workspace.slug)
-        for rule in retention.rules(workspace.pk):
+        for rule in rules.rules(workspace.pk):
             source = "" if rule.policy else " (RETENTION_DAYS)"
             self.stdout.write(f"  {rule.name}: {in_words(rule)}{source}")
         for status in Archive.Status:
@@ -70,8 +70,8 @@ class Command(BaseCommand):
 
     def _dry_run(self, workspace: Workspace) -> None:
         self.stdout.write(workspace.slug)
-        for report in retention.forecast(workspace.pk, WORK):
-            size = retention.size_of(report.due)
+        for report in rules.forecast(workspace.pk, WORK):
+            size = rules.size_of(report.due)
             self.stdout.write(
                 f"  {report.rule.name}: {in_words(report.rule)}: would"
                 f" {'delete' if report.rule.deletes else 'archive'} {len(report.due):,}"
@@ -95,7 +95,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{workspace.slug}: {said(total)}")
 
 
-def in_words(rule: retention.Rule) -> str:
+def in_words(rule: rules.Rule) -> str:
     if rule.keep_days is None:
         return "kept for ever"
     then = RetentionPolicy.Then(rule.then).label

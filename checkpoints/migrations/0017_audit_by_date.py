@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checkpoints", "0014_retention_tasks"),
+        ("checkpoints", "0016_branch_calls"),
     ]
 
     operations = [
