@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 
 from agents.llm import OpenAIModel
@@ -25,7 +24,7 @@ from agents.pure.engine import (
     Step,
     advance,
 )
-from agents.runs import finish, incoming, outcomes
+from agents.runs import finish, incoming, limits, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke
@@ -101,13 +100,8 @@ class Runner:
             if self._stopping():
                 give_back(held, blameless=True)
                 return
-            if self._progress.steps >= settings.MAX_STEPS:
-                self._fail(
-                    Failure(
-                        "too_many_steps",
-                        f"The run reached its limit of {settings.MAX_STEPS} steps.",
-                    )
-                )
+            if failure := limits.reached(held, self._progress):
+                outcomes.fail(held, self._progress, failure, answer_next=True)
                 return
             if self._is_full() or self._step():
                 return
@@ -213,6 +207,7 @@ class Runner:
                 after = self._progress.commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
             self._progress.move(after)
+            self._progress.was_decided |= arrival.step.kind == "decision"
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
