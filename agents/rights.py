@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoints.db.roles import ADD, CHANGE, Rights
+from checkpoints.db.roles import ADD, ALL, CHANGE, READ, Rights
 
 RIGHTS = {
     "agents_agent": Rights(web=CHANGE, worker=CHANGE),
@@ -11,4 +11,5 @@ RIGHTS = {
     "agents_toolcall": Rights(web=CHANGE, worker=CHANGE),
     "agents_approval": Rights(web=CHANGE, worker=CHANGE),
     "agents_decision": Rights(web=ADD, worker=ADD),
+    "agents_price": Rights(web=ALL, worker=READ),
 }

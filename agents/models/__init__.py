@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from agents.models.agents import Agent, AgentVersion
 from agents.models.approvals import Approval, Decision
+from agents.models.prices import Price
 from agents.models.runs import Run, ToolCall
 
-__all__ = ["Agent", "AgentVersion", "Approval", "Decision", "Run", "ToolCall"]
+__all__ = ["Agent", "AgentVersion", "Approval", "Decision", "Price", "Run", "ToolCall"]

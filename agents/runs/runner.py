@@ -31,6 +31,7 @@ from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.priced import Priced
 from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
 from checkpoints import gate, stores
@@ -148,7 +149,7 @@ class Runner:
         self._progress.begin(opened.state, known=known - own, ledger=self._ledger)
         contents = Contents(self._opener, held.run.thread_id)
         self._effects = Effects(held, self._opener, self._ledger, contents)
-        self._model = Recalled(OpenAIModel(), contents)
+        self._model = Recalled(Priced(OpenAIModel()), contents)
 
     def _migrate(self) -> None:
         """Bring old state up to date, as a step that keeps what that changed.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from agents import prices
 from agents.approvals import decide
 from agents.errors import BadDeclaration
-from agents.models import Run
+from agents.models import Price, Run
 from agents.runs import start
 from agents.tools import Agent, Limits
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db
+
+RATES = {"fresh": Decimal(1), "cached": Decimal(1), "output": Decimal(1)}
 
 
 @pytest.fixture
@@ -29,6 +32,14 @@ def run_of(server, alice) -> Callable[..., Run]:
         )
 
     return run_of
+
+
+@pytest.fixture
+def prices_known_here() -> Iterator[None]:
+    """What this process knows of prices is of this test only."""
+    prices.forget()
+    yield
+    prices.forget()
 
 
 def look(what: str) -> dict[str, Any]:
@@ -65,9 +76,10 @@ def test_a_run_stops_at_its_budget_and_a_retry_has_it_anew(
     assert run.steps == steps  # what is over does not change
 
 
-def test_a_run_stops_at_its_cost(run_of, work, server):
+def test_a_run_stops_at_its_cost(run_of, work, server, prices_known_here):
     server.always(turn(look("it")))
-    run = run_of("cheap", params={"model": "gpt-4o-mini"})
+    Price.objects.create(model="scripted-1", since="2026-01-01", **RATES)
+    run = run_of("cheap")
     work()
     run.refresh_from_db()
     assert (run.status, run.error_class) == ("failed", "too_expensive")
