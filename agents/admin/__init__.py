@@ -17,6 +17,7 @@ from agents.models import (
     Price,
     Run,
     ToolCall,
+    Worker,
 )
 from agents.pure import prices
 from checkpoints.admin.base import AuditedAdmin, ReadOnlyAdmin, ScopedAdmin
@@ -139,3 +140,10 @@ class DecisionAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "verdict", "at"]
     list_select_related = ["workspace", "approval", "by"]
     search_fields = ["=id", "=approval__id", "by__username"]
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    list_display = ["name", "queue", "turns", "started_at", "beat_at", "ending"]
+    list_filter = ["queue", "ending"]
+    search_fields = ["=name", "=host"]

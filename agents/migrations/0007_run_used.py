@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("agents", "0005_run_interrupted")]
+    dependencies = [("agents", "0006_call_simulated"), ("agents", "0006_operations")]
 
     operations = [
         migrations.AddField(
