@@ -16,7 +16,7 @@ RATE = {
 
 
 class Migration(migrations.Migration):
-    dependencies = [("agents", "0007_run_used")]
+    dependencies = [("agents", "0008_run_used")]
 
     operations = [
         migrations.CreateModel(

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("agents", "0006_call_simulated"), ("agents", "0006_operations")]
+    dependencies = [("agents", "0007_call_simulated")]
 
     operations = [
         migrations.AddField(
