@@ -59,7 +59,14 @@ class Migration(migrations.Migration):
                     ),
                     models.CheckConstraint(
                         condition=models.Q(fresh=None, cached=None, output=None)
-                        | models.Q(fresh__gte=0, cached__gte=0, output__gte=0),
+                        | models.Q(
+                            fresh__isnull=False,
+                            cached__isnull=False,
+                            output__isnull=False,
+                            fresh__gte=0,
+                            cached__gte=0,
+                            output__gte=0,
+                        ),
                         name="price_whole_or_unknown",
                         violation_error_message="Give all three rates, or none: not known.",
                     ),

@@ -56,7 +56,14 @@ class Price(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(fresh=None, cached=None, output=None)
-                | Q(fresh__gte=0, cached__gte=0, output__gte=0),
+                | Q(
+                    fresh__isnull=False,
+                    cached__isnull=False,
+                    output__isnull=False,
+                    fresh__gte=0,
+                    cached__gte=0,
+                    output__gte=0,
+                ),
                 name="price_whole_or_unknown",
                 violation_error_message="Give all three rates, or none: not known.",
             ),

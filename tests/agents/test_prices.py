@@ -12,7 +12,7 @@ from agents import prices
 from agents.models import Price
 from agents.pure.prices import SHIPPED, cost
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.owner]  # admins give prices
 
 TODAY = datetime.now(UTC).date()
 ONE = {"fresh": Decimal(1), "cached": Decimal(1), "output": Decimal(1)}

@@ -76,9 +76,10 @@ def test_a_run_stops_at_its_budget_and_a_retry_has_it_anew(
     assert run.steps == steps  # what is over does not change
 
 
+@pytest.mark.owner  # admins give prices
 def test_a_run_stops_at_its_cost(run_of, work, server, prices_known_here):
     server.always(turn(look("it")))
-    Price.objects.create(model="scripted-1", since="2026-01-01", **RATES)
+    Price.objects.create(model="scripted", since="2026-01-01", **RATES)
     run = run_of("cheap")
     work()
     run.refresh_from_db()
