@@ -98,6 +98,7 @@ def work(
     ids = {"ids": {"run": held.run.pk, "fence": held.branch.fence}}
     failpoint("after claim")
     runner = Runner(held, stopping)
+    runner.tell("took a run")
     try:
         with Heartbeat(held) as heart:
             runner.go(heart)
@@ -183,6 +184,18 @@ class Runner:
                 return
             if self._is_full() or self._step():
                 return
+
+    def tell(self, event: str) -> None:
+        """For whoever turns these lines on: the run, and its branch as it stands."""
+        at = self._writer
+        ids = {
+            "run": self._claim.run.pk,
+            "branch": at.branch_id,
+            "fence": at.fence,
+            "step": at.step,
+            "checkpoint": at.head,
+        }
+        logger.debug(event, extra={"ids": ids})
 
     def need_owner(self) -> None:
         try:
@@ -399,6 +412,7 @@ class Runner:
         self._writer = after
         self._state = fold(self._state, after.stored)
         self._steps += 1
+        self.tell("stored a step")
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))
