@@ -51,9 +51,9 @@ class Memory:
         self.steps = now
         over = {
             pk: (status, at)
-            for pk, status, at in Run.objects.exclude(
-                status__in=Run.LIVE
-            ).values_list("pk", "status", "finished_at")
+            for pk, status, at in Run.objects.exclude(status__in=Run.LIVE).values_list(
+                "pk", "status", "finished_at"
+            )
         }
         for run, ended in self.over.items():
             if over.get(run) != ended:
@@ -61,9 +61,7 @@ class Memory:
         self.over = over
 
 
-def findings(
-    *, ledger: list[dict[str, Any]], log: Path, memory: Memory
-) -> list[str]:
+def findings(*, ledger: list[dict[str, Any]], log: Path, memory: Memory) -> list[str]:
     """Everything that is wrong, once nothing moves any more."""
     memory.look()
     taken, stored = journal.read(log)
@@ -83,10 +81,10 @@ def _lines() -> Iterator[str]:
     """Steps are contiguous and unique on each branch, up to its head."""
     steps: dict[UUID, list[tuple[int, UUID, UUID | None]]] = defaultdict(list)
     rows = Checkpoint.objects.order_by("step")
-    for branch, step, pk, parent in rows.values_list(
+    for on, step, pk, parent in rows.values_list(
         "branch_id", "step", "pk", "parent_id"
     ):
-        steps[branch].append((step, pk, parent))
+        steps[on].append((step, pk, parent))
     for branch in Branch.objects.all():
         line = steps[branch.pk]
         numbers = [step for step, _, _ in line]
@@ -140,10 +138,10 @@ def _effects(ledger: list[dict[str, Any]]) -> Iterator[str]:
         if effect["applied"]:
             done[call.branch_id, effect["kind"], str(effect["body"])] += 1
         if effect["kind"] in ONCE and received[effect["key"]] > 1:
-            yield f"{call} must not be made twice, and was made {received[effect['key']]}×"
+            yield f"{call} must not be made twice, and was made {received[effect['key']]} times"
     for (branch, kind, body), times in done.items():
         if times > 1:
-            yield f"branch {short(branch)}: {kind} {body} took place {times}×"
+            yield f"branch {short(branch)}: {kind} {body} took place {times} times"
     for key, call in calls.items():
         external = call.tool in ("book", "send", "hold") and call.recorded_from is None
         if external and call.status == "succeeded" and key not in received:
@@ -161,8 +159,8 @@ def _people(memory: Memory) -> Iterator[str]:
     inputs = dict(ThreadInput.objects.values_list("pk", "checkpoint_id"))
     if missing := memory.inputs - set(inputs):
         yield f"{len(missing)} messages were lost"
-    twice = Counter(step for step in inputs.values() if step is not None)
-    if any(n > 1 for n in twice.values()):
+    taken_in = Counter(filter(None, inputs.values()))
+    if any(n > 1 for n in taken_in.values()):
         yield "a step holds two messages"
     unread = ThreadInput.objects.filter(checkpoint=None).select_related("branch")
     for said in unread:

@@ -10,6 +10,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.db import connections
@@ -93,7 +94,7 @@ class People:
     def decide(self) -> None:
         """Everything that waits, by two people at once."""
         for approval in Approval.objects.pending().select_related("call")[:10]:
-            self._both(lambda by, which=approval: self._decide(which, by))
+            self._both(partial(self._decide, approval))
 
     def write(self) -> None:
         branch = self._any(Branch.objects.filter(runs__isnull=False))

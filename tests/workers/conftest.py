@@ -143,8 +143,7 @@ class Workers:
             return [
                 int(pid)
                 for pid in path.read_text().split()
-                if self.command[0].encode()
-                in Path(f"/proc/{pid}/cmdline").read_bytes()
+                if self.command[0].encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
             ]
         except OSError:
             return []
