@@ -94,4 +94,3 @@ def _looking_at(cluster: Cluster) -> Iterator[None]:
         connection.close()
         hierarchy.forget()
         connection.settings_dict.update(was)
-
