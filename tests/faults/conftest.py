@@ -55,7 +55,7 @@ class Storm:
         self.server = server
         self.dice = random.Random(seed)
         self.memory = judge.Memory()
-        self.people = People(who, self.memory, self.dice)
+        self.people = People(who, self.memory, self.dice, server.ledger)
         self.supervisor = nursery.start(2)
         self.stopped: list[tuple[float, int]] = []  # when it goes on, which process
         server.services.answer = Script()
@@ -90,6 +90,7 @@ class Storm:
         awake = sorted(children - {pid for _, pid in self.stopped})
         if len(awake) < 2 or not _signal(awake[0], signal.SIGSTOP):
             return False
+        self.people.holders_are_dead = False
         self.clock_jumps()
         self.stopped.append((time.monotonic() + self.dice.uniform(0.1, 0.6), awake[0]))
         return True

@@ -10,17 +10,20 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import connections
+from django.db.models import Q
 
 from agents import queue
 from agents.approvals import decide
 from agents.errors import BranchBusy, LostRace, NotRetryable
-from agents.models import Approval, Run
+from agents.models import Approval, Decision, Run
 from agents.runs import start
 from agents.runs.edits import ForkEdits
+from checkpoints import clock
 from checkpoints.access import Reason, UserPrincipal, unscoped
 from checkpoints.models import Branch, Checkpoint
 from tests.faults.judge import Memory
@@ -34,6 +37,7 @@ PLANS = {
     "ask": ("question", {"question": "{}?"}),
     "send": ("send", {"text": "{}"}),
 }
+UNDER_WAY = timedelta(seconds=1)  # a request that a dead process had sent
 WORDS = [*PLANS, "two", "book", "hold"]
 
 
@@ -70,8 +74,14 @@ class Script:
 
 class People:
     def __init__(
-        self, who: list[UserPrincipal], memory: Memory, dice: random.Random
+        self,
+        who: list[UserPrincipal],
+        memory: Memory,
+        dice: random.Random,
+        ledger: Callable[[], list[dict[str, Any]]],
     ) -> None:
+        self.holders_are_dead = True  # that did not come to an end: none is only slow
+        self._ledger = ledger
         self._who = who
         self._memory = memory
         self._dice = dice
@@ -93,7 +103,9 @@ class People:
 
     def decide(self) -> None:
         """Everything that waits, by two people at once."""
-        for approval in Approval.objects.pending().select_related("call")[:10]:
+        unclear = Q(kind=Approval.Kind.UNKNOWN, asked_at__gt=clock.now() - UNDER_WAY)
+        waiting = Approval.objects.pending().exclude(unclear).select_related("call")
+        for approval in waiting[:10]:
             self._both(partial(self._decide, approval))
 
     def write(self) -> None:
@@ -134,7 +146,9 @@ class People:
     def _decide(self, approval: Approval, by: UserPrincipal) -> None:
         seen = approval.as_shown()
         try:
-            if approval.kind == Approval.Kind.QUESTION:
+            if approval.kind == Approval.Kind.UNKNOWN:
+                made = self._what_came_of_it(approval, by)
+            elif approval.kind == Approval.Kind.QUESTION:
                 made = decide.respond(approval, seen=seen, by=by, response="Yes.")
             elif self._dice.random() < 0.2:
                 made = decide.reject(approval, seen=seen, by=by, reason="Too dear.")
@@ -143,6 +157,16 @@ class People:
         except LostRace:
             return
         self._memory.decided.add(made.pk)
+
+    def _what_came_of_it(self, approval: Approval, by: UserPrincipal) -> Decision:
+        """The ledger knows. Where it has nothing, that may still be on its way, if whoever
+        sent it is only slow."""
+        seen, key = approval.as_shown(), str(approval.call_id)
+        if any(effect["key"] == key for effect in self._ledger()):
+            return decide.respond(approval, seen=seen, by=by, response="It happened.")
+        if self.holders_are_dead:
+            return decide.approve(approval, seen=seen, by=by)
+        return decide.reject(approval, seen=seen, by=by, reason="I cannot tell.")
 
     def _both(self, act: Callable[[UserPrincipal], object]) -> None:
         failed: list[Exception] = []
