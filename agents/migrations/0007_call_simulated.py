@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """A call that a fork only pretends to make."""
 
-    dependencies = [("agents", "0005_run_interrupted")]
+    dependencies = [("agents", "0006_operations")]
 
     operations = [
         migrations.AlterField(
