@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-
 from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure.engine import (
