@@ -28,7 +28,7 @@ from agents.pure.engine import (
 from agents.runs import finish, incoming, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
-from agents.runs.execute import CallBroke
+from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
@@ -188,6 +188,10 @@ class Runner:
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))
             return True
+        except CallInDoubt:
+            return (
+                False  # considered anew: its tool is asked what came of it, or people
+            )
         match outcome:
             case Continue(step):
                 with self._keeping(step), transaction.atomic():
