@@ -18,6 +18,7 @@ from agents.pure import engine
 from agents.pure.engine import Call, ReplyMeta, Step, unanswered
 from agents.runs.claim import Claim
 from agents.runs.ledger import Ledger
+from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
 from checkpoints.pure.codec import State
@@ -55,7 +56,8 @@ class Progress:
 
         Raises Fenced, StoreUnavailable and KeysUnavailable.
         """
-        held, meta = self._claim, step.meta
+        held, step = self._claim, _without_secrets(step)
+        meta = step.meta
         after = commit(
             self.writer,
             NewStep(
@@ -106,6 +108,21 @@ class Progress:
         Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
             **values
         )
+
+
+def _without_secrets(step: Step) -> Step:
+    """The step as it may be stored; its context names what was taken out."""
+    (ops, label, context), found = capture([list(step.ops), step.label, step.context])
+    if not found:
+        return step
+    if label.endswith("…"):  # it was cut, maybe within a secret
+        label = f"{label.rpartition(' ')[0]}…"
+    return replace(
+        step,
+        ops=tuple(ops),
+        label=label,
+        context={**(context or {}), "secrets": found},
+    )
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))
