@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
-from django.db import transaction
-
 from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure.engine import (
@@ -25,13 +22,14 @@ from agents.pure.engine import (
     Step,
     advance,
 )
-from agents.runs import finish, incoming, outcomes
+from agents.runs import finish, incoming, limits, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.priced import Priced
 from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
 from checkpoints import gate, stores
@@ -61,6 +59,7 @@ def work(
         return
     failpoint("after claim")
     progress = Progress(held)
+    progress.tell("took a run")
     with outcomes.met(held, progress), Heartbeat(held) as heart:
         Runner(held, progress, stopping).go(heart)
 
@@ -101,13 +100,8 @@ class Runner:
             if self._stopping():
                 give_back(held, blameless=True)
                 return
-            if self._progress.steps >= settings.MAX_STEPS:
-                self._fail(
-                    Failure(
-                        "too_many_steps",
-                        f"The run reached its limit of {settings.MAX_STEPS} steps.",
-                    )
-                )
+            if failure := limits.reached(held, self._progress):
+                outcomes.fail(held, self._progress, failure, answer_next=True)
                 return
             if self._is_full() or self._step():
                 return
@@ -154,7 +148,7 @@ class Runner:
         self._progress.begin(opened.state, known=known - own, ledger=self._ledger)
         contents = Contents(self._opener, held.run.thread_id)
         self._effects = Effects(held, self._opener, self._ledger, contents)
-        self._model = Recalled(OpenAIModel(), contents)
+        self._model = Recalled(Priced(OpenAIModel()), contents)
 
     def _migrate(self) -> None:
         """Bring old state up to date, as a step that keeps what that changed.
@@ -164,11 +158,7 @@ class Runner:
         step = migration(self._progress.state, self._claim.agent)
         if step is None:
             return
-        with transaction.atomic():
-            after = self._progress.commit(
-                step, schema_version=self._claim.agent.schema_version
-            )
-        self._progress.move(after)
+        self._progress.store(step, schema_version=self._claim.agent.schema_version)
         failpoint("after migrate")
 
     def _step(self) -> bool:
@@ -194,9 +184,8 @@ class Runner:
             )
         match outcome:
             case Continue(step):
-                with self._keeping(step), transaction.atomic():
-                    after = progress.commit(step)
-                progress.move(after)
+                with self._keeping(step):
+                    progress.store(step)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -213,10 +202,10 @@ class Runner:
             *incoming.decisions(held, self._opener, self._progress.open_calls),
         ]
         for arrival in sorted(arrived, key=lambda arrival: arrival.at):
-            with transaction.atomic():
-                after = self._progress.commit(arrival.step, actor_id=arrival.actor_id)
-                arrival.record()
-            self._progress.move(after)
+            self._progress.store(
+                arrival.step, actor_id=arrival.actor_id, also=arrival.record
+            )
+            self._progress.was_decided |= arrival.step.kind == "decision"
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
@@ -232,7 +221,7 @@ class Runner:
                 failpoint("after ask")
 
         try:
-            finish.suspend(held, save)
+            self._progress.see_through(step, lambda: finish.suspend(held, save))
         except finish.CancelledMeanwhile:
             finish.cancel(held, self._progress.writer)
 
@@ -243,11 +232,14 @@ class Runner:
             progress = self._progress
             return progress.writer if step is None else progress.commit(step)
 
-        with self._keeping(step):
+        def end() -> None:
             if failure is None:
                 finish.succeed(self._claim, save)
             else:
                 finish.fail(self._claim, failure, save, answer_next=True)
+
+        with self._keeping(step):
+            self._progress.see_through(step, end)
 
     @contextmanager
     def _keeping(self, step: Step | None) -> Iterator[None]:
