@@ -49,6 +49,7 @@ class Effects:
         self._tools = {tool.name: tool for tool in claim.agent.tools}
         self._contents = contents
         self._effective: dict[UUID, EffectiveArguments] = {}
+        self._fitted: dict[UUID, dict[str, Any]] = {}  # of calls that nobody was asked
         self._called: dict[UUID, ToolOutcome] = {}
 
     @property
@@ -101,9 +102,11 @@ class Effects:
                 ops=self._ledger.remembered(source, self._opener, self.state),
             )
         effective = self._effective.get(row.pk)
-        arguments: dict[str, Any] = (
-            effective.arguments if effective else self._opener.open(row, "arguments")
+        arguments: dict[str, Any] | None = (
+            effective.arguments if effective else self._fitted.get(row.pk)
         )
+        if arguments is None:
+            arguments = self._opener.open(row, "arguments")
         if tool.has_effects:
             self._ledger.intend(row)
             failpoint("after intent")
@@ -153,7 +156,10 @@ class Effects:
             return Ask(title)
         if self._in_fork(tool):
             return RunIt() if self._ledger.recorded(row) else Ask(title)
-        return Ask(title) if tool.requires(fitted.arguments) else RunIt()
+        if tool.requires(fitted.arguments):
+            return Ask(title)
+        self._fitted[row.pk] = fitted.arguments  # as the row has them
+        return RunIt()
 
     def _was_asked(self, row: ToolCall) -> bool:
         return Approval.objects.for_run(self._claim.principal).filter(call=row).exists()

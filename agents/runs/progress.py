@@ -5,23 +5,32 @@ The state is kept in memory between steps by folding what was committed.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import fields
 from uuid import UUID
 
-from django.db.models import F, Value
-from django.db.models.functions import Coalesce
+from django.db import transaction
 
-from agents.models import Run
+from agents.models import ToolCall
 from agents.pure import engine
+from agents.pure.context import calls_of
 from agents.pure.engine import Call, ReplyMeta, Step, unanswered
+from agents.runs.beside import Told, beside, told
 from agents.runs.claim import Claim
 from agents.runs.ledger import Ledger
 from checkpoints.failpoints import failpoint
-from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
+from checkpoints.log.append import (
+    Beside,
+    NewStep,
+    StepMeta,
+    Writer,
+    commit,
+    writer,
+)
+from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import State
-from checkpoints.pure.ops import fold
+from checkpoints.pure.ops import Op, fold
 
 
 class Progress:
@@ -31,6 +40,8 @@ class Progress:
         self.writer: Writer = writer(held.branch, lease=held.lease)
         self.steps = held.run.steps
         self.state: State = {}
+        # Until a step has told: messages are looked for.
+        self.told = Told(cancel_requested=False, messages=True)
         self._claim = held
 
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
@@ -51,61 +62,66 @@ class Progress:
         actor_id: int | None = None,
         schema_version: int | None = None,
     ) -> Writer:
-        """Write the step and what belongs to it, in the open transaction.
+        """Write the step and what belongs to it, in the open transaction or one of its own.
 
         Raises Fenced, StoreUnavailable and KeysUnavailable.
         """
-        held, meta = self._claim, step.meta
-        after = commit(
-            self.writer,
-            NewStep(
-                id=step.id,
-                kind=step.kind,
-                ops=step.ops,
-                label=step.label,
-                context=step.context,
-                schema_version=schema_version,
-                meta=StepMeta(
-                    status=step.status,
-                    name=step.name,
-                    run=held.run.pk,
-                    actor_id=actor_id,
-                    agent_version=held.run.agent_version_id,
-                    error_class=step.error_class,
-                    **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
-                ),
-            ),
-        )
-        if step.call is not None:
-            self._ledger.settle(step.call, replace(step, ops=tuple(after.stored)))
-        else:
-            self._ledger.propose(
-                unanswered(fold(self.state, after.stored), self.keys), reply=step.id
-            )
-        self._count(step)
         failpoint("before commit")
+        new: list[ToolCall] = []
+
+        def with_it(stored: Sequence[Op]) -> Beside:
+            if step.call is not None:
+                result = stored[-1][2]["content"]
+                settled = self._ledger.settle(step.call, step, result)
+                return beside(step, settled=settled)
+            calls = unanswered(fold(self.state, stored), self.keys)
+            new[:] = self._ledger.rows(calls, reply=step.id)
+            return beside(step, proposed=new[0] if len(new) == 1 else None)
+
+        checkpoint = self._checkpoint(step, actor_id, schema_version)
+        # Rows of several calls take a statement of their own, which goes with the step.
+        with transaction.atomic() if _several(step) else nullcontext():
+            after = commit(self.writer, checkpoint, beside=with_it)
+            if len(new) > 1:
+                self._ledger.store(new)
+            else:
+                self._ledger.stored(new)
         return after
 
     def move(self, after: Writer) -> None:
         """What was committed is what is known now."""
         self.writer = after
         self.state = fold(self.state, after.stored)
+        self.told = told(after.told)
         self.steps += 1
 
-    def _count(self, step: Step) -> None:
-        """What the run has used, and that its attempts count anew."""
+    def _checkpoint(
+        self, step: Step, actor_id: int | None, schema_version: int | None
+    ) -> NewStep:
         meta = step.meta
-        tokens = (meta.tokens_in or 0) + (meta.tokens_out or 0)
-        values: dict[str, Any] = {
-            "steps": F("steps") + 1,
-            "attempts": 0,
-            "tokens": F("tokens") + tokens,
-        }
-        if meta.cost is not None:
-            values["cost"] = Coalesce(F("cost"), Value(Decimal(0))) + meta.cost
-        Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
-            **values
+        return NewStep(
+            id=step.id,
+            kind=step.kind,
+            ops=step.ops,
+            label=step.label,
+            context=step.context,
+            schema_version=schema_version,
+            meta=StepMeta(
+                status=step.status,
+                name=step.name,
+                run=self._claim.run.pk,
+                actor_id=actor_id,
+                agent_version=self._claim.run.agent_version_id,
+                error_class=step.error_class,
+                **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
+            ),
         )
+
+
+def _several(step: Step) -> bool:
+    """Whether it proposes more calls than go into the step's own statement."""
+    last = step.ops[-1] if step.kind == Checkpoint.Kind.MODEL and step.ops else None
+    return last is not None and len(calls_of(last[2])) > 1
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))

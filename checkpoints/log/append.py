@@ -8,11 +8,10 @@ the log; the ORM would take four statements for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -36,6 +35,7 @@ from checkpoints.pure import chain, envelope, refs
 from checkpoints.pure.ops import Op
 
 __all__ = [
+    "Beside",
     "NewStep",
     "Statement",
     "StepMeta",
@@ -103,28 +103,36 @@ class Statement:
         return self._prepared.row(values)
 
 
+class Beside(NamedTuple):
+    """A statement that does more than to append, and the values that it needs for it."""
+
+    statement: Statement
+    values: Mapping[str, object]
+
+
 def commit(
     writer: Writer,
     step: NewStep,
     *,
-    by: Statement | None = None,
-    values: Mapping[str, object] = MappingProxyType({}),
+    beside: Callable[[Sequence[Op]], Beside] | None = None,
 ) -> Writer:
     """Append the step, renew the lease, and return the writer for the next one.
 
-    `by` a statement that does more, with `values` for it. Once this returns outside a
-    transaction, the step is on disk. Inside one, the other rows of the step commit with
-    it. Raises Fenced when another holder took the branch
-    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded,
-    and StoreUnavailable when a large value cannot be put away: nothing was written.
+    Once this returns outside a transaction, the step is on disk. Inside one, the other
+    rows of the step commit with it. `beside` is given the operations as they are stored,
+    and says what is written with them in the same statement.
+
+    Raises Fenced when another holder took the branch or its head moved: stop, and cause
+    no further effect. Raises NotStorable, Shredded, and StoreUnavailable when a large
+    value cannot be put away: nothing was written.
     """
     plain = _plain(step)
     if plain is not None and not refs.may_hold_large(plain, settings.BLOB_BYTES):
-        return _write(writer, step, plain, by or _ALONE, values)
+        return _write(writer, step, plain, beside)
     thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
     with transaction.atomic():  # blobs' rows go with the step, or not at all
         step = replace(step, ops=blobs.offload(thread, step.ops))
-        return _write(writer, step, step.plain(), by or _ALONE, values)
+        return _write(writer, step, step.plain(), beside)
 
 
 def _plain(step: NewStep) -> bytes | None:
@@ -139,8 +147,7 @@ def _write(
     writer: Writer,
     step: NewStep,
     plain: bytes,
-    by: Statement,
-    more: Mapping[str, object],
+    beside: Callable[[Sequence[Op]], Beside] | None,
 ) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
     number = writer.step + 1
@@ -170,9 +177,12 @@ def _write(
         "state_mac": mac,
         "record": record,
         **vars(step.meta),
-        **more,
     }
-    told = by.execute(values)
+    statement = _ALONE
+    if beside is not None:
+        statement, more = beside(step.ops)
+        values.update(more)
+    told = statement.execute(values)
     if told is None:
         raise Fenced(
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
