@@ -122,13 +122,11 @@ class Effects:
         arguments: dict[str, Any] | None = (
             effective.arguments if effective else self._fitted.get(row.pk)
         )
-<<<<<<< HEAD
         if arguments is None:
             arguments = self._opener.open(row, "arguments")
-=======
+        assert arguments is not None  # a call that may run has them
         if row.status == Status.EXECUTING and once(tool):
             rest(row.attempts)  # it did not happen, and broke a moment ago
->>>>>>> main
         if tool.has_effects:
             self._ledger.intend(row)
             failpoint("after intent")
