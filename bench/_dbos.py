@@ -71,7 +71,8 @@ def run() -> dict[str, float]:
 
 def _pickup(_: int) -> float:
     began = time.perf_counter()
-    handle: Any = DBOS.retrieve_queue("bench").enqueue(_start)
+    queue: Any = DBOS.retrieve_queue("bench")
+    handle = queue.enqueue(_start)
     return float(handle.get_result()) - began
 
 

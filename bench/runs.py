@@ -12,6 +12,7 @@ import os
 import signal
 import statistics
 import time
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -28,7 +29,7 @@ from bench._server import as_worker, owner, say
 from bench._workers import POLL, children, head, until, workers
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.keys.hierarchy import create_workspace_keys
-from checkpoints.models import Membership, Workspace
+from checkpoints.models import Checkpoint, Membership, Workspace
 
 AIMS: dict[str, tuple[str, float | None]] = {
     "raw_commit_ms": ("plain insert of 1 KB, committed, ms", None),
@@ -122,25 +123,20 @@ def _steps(
     taken: list[float] = []
     for turn in range(6):
         run = _begin(by, f"note {rounds // 5}")
-        began: list[float] = []
-        after = runner.failpoint
-
-        def note(name: str, began: list[float] = began) -> None:
-            if name in ("after commit", "before end"):
-                began.append(time.perf_counter())
-
-        runner.failpoint = note
-        try:
-            runner.work(run.pk)
-        finally:
-            runner.failpoint = after
+        runner.work(run.pk)
         if turn:  # the first one warms up
-            taken += [later - at for at, later in pairwise(began)]
+            at = Checkpoint.objects.filter(branch=run.branch_id).order_by("step")
+            times = list(at.values_list("created_at", flat=True))[
+                1:
+            ]  # 0: not the runner's
+            taken += [
+                (after - before).total_seconds() for before, after in pairwise(times)
+            ]
             for _ in range(2 * rounds // 5):
                 text = next(texts)
-                at = time.perf_counter()
+                began = time.perf_counter()
                 insert(text)
-                floor.append(time.perf_counter() - at)
+                floor.append(time.perf_counter() - began)
     step, raw = statistics.median(taken), statistics.median(floor)
     return {
         "raw_commit_ms": raw * 1000,
@@ -154,26 +150,27 @@ def _latencies(
     admin: psycopg.Connection[Any], by: UserPrincipal, *, times: int
 ) -> dict[str, Any]:
     waiting = [_waiting_run(by) for _ in range(times)]
-    durable: list[float] = []
     with workers(1):
-        for run in waiting:
-            approval = Approval.objects.get(run=run)
-            step, _ = head(admin, run.branch_id)
-            began = time.perf_counter()
-            decide.approve(approval, seen=approval.as_shown(), by=by)
-            until(
-                lambda run=run, step=step: head(admin, run.branch_id)[0] > step,
-                every=POLL,
-            )
-            durable.append(time.perf_counter() - began)
-            until(lambda run=run: not _is_live(admin, run))
+        durable = [_approved(admin, run, by) for run in waiting]
         begun = [_begin_and_finish(admin, by) for _ in range(times)]
     picked = Run.objects.filter(pk__in=begun).values_list("started_at", "created_at")
-    pickup = [(started - made).total_seconds() for started, made in picked]
+    pickup = [(started - made).total_seconds() for started, made in picked if started]
     return {
         "approve_to_durable_ms": _percentiles(durable, 50, 95, 99),
         "pickup_ms": _percentiles(pickup, 50, 99),
     }
+
+
+def _approved(admin: psycopg.Connection[Any], run: Run, by: UserPrincipal) -> float:
+    """Seconds from the decision to the next checkpoint; then until the run is over."""
+    approval = Approval.objects.get(run=run)
+    step, _ = head(admin, run.branch_id)
+    began = time.perf_counter()
+    decide.approve(approval, seen=approval.as_shown(), by=by)
+    until(partial(_is_past, admin, run, step), every=POLL)
+    taken = time.perf_counter() - began
+    until(lambda: not _is_live(admin, run))
+    return taken
 
 
 def _begin_and_finish(admin: psycopg.Connection[Any], by: UserPrincipal) -> Any:
@@ -197,7 +194,7 @@ def _kills(
     with workers(2) as supervisor:
         while len(taken) < times:
             run = _begin(by, "wait 200")
-            until(lambda run=run: head(admin, run.branch_id)[0] > 2)
+            until(partial(_is_past, admin, run, 2))
             while _is_live(admin, run) and len(taken) < times:
                 before = children(supervisor.pid)
                 _, fence = head(admin, run.branch_id)
@@ -212,6 +209,10 @@ def _kills(
                 time.sleep(0.3)
             start.cancel(run, by=by)
     return _percentiles(taken, 50, 99)
+
+
+def _is_past(admin: psycopg.Connection[Any], run: Run, step: int) -> bool:
+    return head(admin, run.branch_id)[0] > step
 
 
 def _took_over(admin: psycopg.Connection[Any], run: Run, step: int, fence: int) -> bool:

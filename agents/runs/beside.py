@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models.fields import NOT_PROVIDED
 
 from agents.models import Run, ToolCall
 from agents.pure.engine import Step
@@ -67,7 +68,9 @@ def _columns(row: ToolCall) -> dict[str, object]:
 
 
 _CALL_FIELDS = [
-    field for field in ToolCall._meta.concrete_fields if not field.has_db_default()
+    field
+    for field in ToolCall._meta.concrete_fields
+    if field.db_default is NOT_PROVIDED
 ]
 
 # Tables and columns are named by the models; every value is a parameter. `run`, `branch`

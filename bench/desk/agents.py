@@ -12,7 +12,7 @@ from bench.desk.model import Canned
 
 # What is measured is the runner: the model answers at once, here and in the workers,
 # which install this app too.
-runner.OpenAIModel = Canned  # type: ignore[assignment,misc]  # it has what a runner uses
+runner.OpenAIModel = Canned  # type: ignore[attr-defined,assignment]  # not meant to be replaced elsewhere
 
 _texts = cycle(_text.messages())
 
