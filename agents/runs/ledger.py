@@ -21,6 +21,7 @@ from agents.pure.digest import arguments_digest
 from agents.pure.engine import Call, Step, ToolOutcome
 from agents.runs.claim import Claim
 from agents.tools import Tool, titles
+from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import BadOperation, Fenced
@@ -115,6 +116,7 @@ class Ledger:
         """
         row = self._rows[key]
         kept, _ = clean({name: getattr(outcome, name) for name in _OUTCOME})
+        kept, _ = capture(kept)
         row.result = seal_bytes(row, "result", text(kept).encode())
         if (
             not self._calls()
@@ -215,6 +217,8 @@ def _settled(row: ToolCall, step: Step) -> Status:
         return Status.UNKNOWN
     if row.status == Status.SUPERSEDED:
         return Status.SUPERSEDED
+    if step.context and step.context.get("simulated"):
+        return Status.SIMULATED
     return Status.FAILED if step.status == "failed" else Status.SUCCEEDED
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from uuid import UUID
 
 from django.db import transaction
@@ -19,6 +19,7 @@ from agents.pure.engine import Call, ReplyMeta, Step, unanswered
 from agents.runs.beside import Told, beside, told
 from agents.runs.claim import Claim
 from agents.runs.ledger import Ledger
+from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
 from checkpoints.log.append import (
     Beside,
@@ -66,6 +67,7 @@ class Progress:
 
         Raises Fenced, StoreUnavailable and KeysUnavailable.
         """
+        step = _without_secrets(step)
         failpoint("before commit")
         new: list[ToolCall] = []
 
@@ -122,6 +124,21 @@ def _several(step: Step) -> bool:
     """Whether it proposes more calls than go into the step's own statement."""
     last = step.ops[-1] if step.kind == Checkpoint.Kind.MODEL and step.ops else None
     return last is not None and len(calls_of(last[2])) > 1
+
+
+def _without_secrets(step: Step) -> Step:
+    """The step as it may be stored; its context names what was taken out."""
+    (ops, label, context), found = capture([list(step.ops), step.label, step.context])
+    if not found:
+        return step
+    if label.endswith("…"):  # it was cut, maybe within a secret
+        label = f"{label.rpartition(' ')[0]}…"
+    return replace(
+        step,
+        ops=tuple(ops),
+        label=label,
+        context={**(context or {}), "secrets": found},
+    )
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))

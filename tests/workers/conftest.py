@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -122,10 +122,15 @@ class Workers:
         own = {k: v for k, v in self.env.items() if k not in VARIABLES.values()}
         return own | self._owners
 
-    def start(self, pool: int = 1, **env: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, pool: int = 1, *, options: Sequence[str] = (), **env: str
+    ) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "manage.py", "worker", "--pool", str(pool)],
+                [
+                    *(sys.executable, "manage.py", "worker"),
+                    *("--pool", str(pool), *options),
+                ],
                 cwd=ROOT,
                 env={**self.env, **env},
                 stdout=log,
