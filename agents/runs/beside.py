@@ -26,6 +26,9 @@ class Told(NamedTuple):
     messages: bool  # some that no step holds
 
 
+UNTOLD = ("false", "true")  # nothing is known: messages are looked for
+
+
 def told(columns: tuple[str | None, ...]) -> Told:
     return Told(*(column == "true" for column in columns))
 

@@ -5,7 +5,8 @@ The state is kept in memory between steps by folding what was committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from uuid import UUID
@@ -16,8 +17,9 @@ from agents.models import ToolCall
 from agents.pure import engine
 from agents.pure.context import calls_of
 from agents.pure.engine import Call, ReplyMeta, Step, unanswered
-from agents.runs.beside import Told, beside, told
+from agents.runs.beside import UNTOLD, Told, beside, told
 from agents.runs.claim import Claim
+from agents.runs.doubt import see_through
 from agents.runs.ledger import Ledger
 from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
@@ -27,11 +29,14 @@ from checkpoints.log.append import (
     StepMeta,
     Writer,
     commit,
+    committed,
     writer,
 )
 from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op, fold
+
+logger = logging.getLogger(__name__)
 
 
 class Progress:
@@ -41,9 +46,11 @@ class Progress:
         self.writer: Writer = writer(held.branch, lease=held.lease)
         self.steps = held.run.steps
         self.state: State = {}
+        self._claim = held
         # Until a step has told: messages are looked for.
         self.told = Told(cancel_requested=False, messages=True)
-        self._claim = held
+        self._sent = self.writer  # as it is once the last step that was sent is there
+        self._stored: Sequence[Op] = ()  # that step's operations, as they are stored
 
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
         """From the branch as it was opened; `known` are the checkpoints behind it
@@ -55,6 +62,50 @@ class Progress:
     @property
     def open_calls(self) -> list[Call]:
         return unanswered(self.state, self.keys)
+
+    def store(
+        self,
+        step: Step,
+        *,
+        actor_id: int | None = None,
+        schema_version: int | None = None,
+        also: Callable[[], object] | None = None,
+    ) -> None:
+        """Commit the step, with the rows that `also` writes, and move to it.
+
+        Raises as `commit`, and what PostgreSQL's absence raises, after a while.
+        """
+
+        def act() -> None:
+            if also is None:  # one statement
+                self.commit(step, actor_id=actor_id, schema_version=schema_version)
+                return
+            with transaction.atomic():
+                self.commit(step, actor_id=actor_id, schema_version=schema_version)
+                also()
+
+        self.see_through(step, act)
+
+    def see_through(self, step: Step | None, act: Callable[[], object]) -> None:
+        """Do `act`, a transaction that commits the step if there is one, and move to it.
+
+        A commit whose answer was lost is looked for, and sent again where it is not
+        there (doubt.py).
+        """
+        if step is None:
+            act()
+            return
+        before = self.writer
+
+        def happened() -> bool:
+            if committed(before, step.id):
+                self._sent = self._found(before, step)
+                return True
+            self._ledger.take_back(step.id)
+            return False
+
+        see_through(act, happened=happened, patience=self._claim.lease)
+        self._move()
 
     def commit(
         self,
@@ -72,6 +123,7 @@ class Progress:
         new: list[ToolCall] = []
 
         def with_it(stored: Sequence[Op]) -> Beside:
+            self._stored = stored
             if step.call is not None:
                 result = stored[-1][2]["content"]
                 settled = self._ledger.settle(step.call, step, result)
@@ -88,14 +140,41 @@ class Progress:
                 self._ledger.store(new)
             else:
                 self._ledger.stored(new)
+        self._sent = after
         return after
 
-    def move(self, after: Writer) -> None:
+    def _found(self, before: Writer, step: Step) -> Writer:
+        """Where the step leads that got through although its answer was lost."""
+        there = Checkpoint.objects.for_run(self._claim.principal).get(pk=step.id)
+        return replace(
+            before,
+            head=step.id,
+            step=before.step + 1,
+            mac=bytes(there.state_mac),
+            schema_version=there.schema_version,
+            stored=self._stored,
+            told=UNTOLD,
+        )
+
+    def tell(self, event: str) -> None:
+        """For whoever turns these lines on: the run, and its branch as it stands."""
+        at = self.writer
+        ids = {
+            "run": self._claim.run.pk,
+            "branch": at.branch_id,
+            "fence": at.fence,
+            "step": at.step,
+            "checkpoint": at.head,
+        }
+        logger.debug(event, extra={"ids": ids})
+
+    def _move(self) -> None:
         """What was committed is what is known now."""
-        self.writer = after
-        self.state = fold(self.state, after.stored)
-        self.told = told(after.told)
+        self.writer = self._sent
+        self.state = fold(self.state, self.writer.stored)
+        self.told = told(self.writer.told)
         self.steps += 1
+        self.tell("stored a step")
 
     def _checkpoint(
         self, step: Step, actor_id: int | None, schema_version: int | None
