@@ -2,8 +2,9 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens, and every blob is in its store. What is named is the first bad row of a thread; the next thread is looked
-at all the same. Nothing that was opened leaves this module.
+column opens, every blob is in its store, and every archive is what was verified; what
+is gone is in the deletion journal. What is named is the first bad row of a thread; the
+next thread is looked at all the same. Nothing that was opened leaves this module.
 
 A database that was put back whole to an earlier time is all right by this. Only an
 anchor that is kept outside tells (docs/integrity.md).
@@ -19,16 +20,18 @@ from uuid import UUID
 
 from django.apps import apps
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from checkpoints import blobs, gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
 from checkpoints.errors import CheckpointsError
 from checkpoints.gate import Pass
 from checkpoints.keys import hierarchy
+from checkpoints.log import archive as archives
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
 from checkpoints.models import (
+    Archive,
     Blob,
     CheckpointDelta,
     DataKey,
@@ -72,6 +75,7 @@ class Tally(Seen):
     threads: int = 0
     keys: int = 0
     blobs: int = 0
+    archives: int = 0
     records: int = 0  # sealed columns, beside deltas and segments
     shredded: int = 0  # threads whose keys were destroyed: nothing of them opens
     pruned: int = 0  # threads whose content went, by the deletion journal
@@ -163,6 +167,8 @@ def _look(
 def _thread(opened: Pass, thread: Thread) -> Tally:
     tally = Tally(threads=1)
     secrets = _thread_keys(thread, tally)
+    journal = Deletion.objects.filter(thread=thread)
+    _in_the_journal(thread, secrets, journal.filter(what=Deletion.What.SHREDDED))
     if secrets is None:
         tally.shredded = 1
         for model, columns in _sealed(of_thread=True, outliving=True):
@@ -170,7 +176,7 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
         return tally
     if thread.pruned_at is None:
         links.check(thread, secrets, tally)
-    elif Deletion.objects.filter(thread=thread).exists():
+    elif journal.exists():
         tally.pruned = 1
     else:
         raise Bad(
@@ -188,7 +194,48 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
         except CheckpointsError as error:
             raise Bad(Blob, blob.pk, str(error)) from None
         tally.blobs += 1
+    _archives(thread, tally)
     return tally
+
+
+def _in_the_journal(
+    thread: Thread, secrets: Secrets | None, shredded: QuerySet[Deletion]
+) -> None:
+    """Keys are destroyed together with a row of the journal, and never come back."""
+    if (secrets is None) == shredded.exists():
+        return
+    key = DataKey.objects.filter(thread=thread).earliest("created_at")
+    raise Bad(
+        DataKey,
+        key.pk,
+        "It was destroyed, and the deletion journal does not say by whom."
+        if secrets is None
+        else "By the deletion journal it was destroyed; it is here. If a backup was"
+        " restored, destroy the thread's keys again.",
+    )
+
+
+def _archives(thread: Thread, tally: Tally) -> None:
+    """Of a thread whose content went, an archive is the only copy."""
+    kept = Archive.objects.filter(
+        thread=thread, status__in=[Archive.Status.VERIFIED, Archive.Status.PRUNED]
+    )
+    for archive in kept.order_by("pk"):
+        try:
+            whole = archives.is_undamaged(archive)
+        except CheckpointsError as error:
+            raise Bad(Archive, archive.pk, str(error)) from None
+        if not whole:
+            raise Bad(
+                Archive,
+                archive.pk,
+                "Its object is missing, or not what was verified when it was written.",
+            )
+        tally.archives += 1
+    if tally.pruned and not kept.filter(status=Archive.Status.PRUNED).exists():
+        raise Bad(
+            Thread, thread.pk, "Its content went to an archive that is not known here."
+        )
 
 
 def _workspace(opened: Pass, workspace: Workspace) -> Tally:

@@ -86,7 +86,7 @@ class Command(BaseCommand):
 def _said(tally: Tally) -> str:
     said = (
         f"{tally.threads:,} threads: {tally.steps:,} steps, {tally.segments:,} "
-        f"segments, {tally.blobs:,} blobs, {tally.records:,} other sealed records, {tally.keys:,} "
+        f"segments, {tally.blobs:,} blobs, {tally.archives:,} archives, {tally.records:,} other sealed records, {tally.keys:,} "
         "keys"
     )
     if tally.shredded:
