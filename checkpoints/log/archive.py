@@ -16,12 +16,13 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import Model, Q, QuerySet
-from psycopg import IsolationLevel
+from psycopg import IsolationLevel, errors
 
 from checkpoints import audit, gate, stores
 from checkpoints.access import Principal, Reason, SystemPrincipal
+from checkpoints.alone import alone
 from checkpoints.clock import ClockTimestamp, now
 from checkpoints.errors import CheckpointsError, MissingObject, NotPermitted
 from checkpoints.failpoints import failpoint
@@ -58,9 +59,20 @@ def write(
 
     One that was begun and not finished is begun anew; one that is verified and still
     shows the thread as it is, is returned. Raises Shredded, NotPermitted when the
-    thread's content is not here, StoreUnavailable, and what `verify` raises for a
-    thread that is damaged: such a one keeps its rows.
+    thread's content is not here or another process archives it now, StoreUnavailable,
+    and what `verify` raises for a thread that is damaged: such a one keeps its rows.
     """
+    with alone(f"archive {thread_id}") as granted:
+        if not granted:
+            raise NotPermitted(
+                f"Thread {short(thread_id)} is being archived by another process."
+            )
+        return _write(thread_id, by, policy, via)
+
+
+def _write(
+    thread_id: UUID, by: Principal | None, policy: RetentionPolicy | None, via: str
+) -> Archive:
     archive, thread = _begin(thread_id, by, policy)
     if archive.status == _Status.VERIFIED:
         return archive
@@ -70,14 +82,20 @@ def write(
     store, name = stores.of(archive.store), archive.object_name
     require_same(store)
     parts = source.Parts(store, name)
-    with _one_moment():
-        store.write(source.keys_name(name), _keys(thread))
-        failpoint("archive: keys written")
-        steps = _write_lines(thread, archive, parts)
-    digest = parts.close()
-    failpoint("archive: written")
-    verify_archive.verify(pass_, source.stored(archive.store, name))
-    failpoint("archive: read back")
+    try:
+        with _one_moment():
+            _require_here(thread)
+            store.write(source.keys_name(name), _keys(thread))
+            failpoint("archive: keys written")
+            steps = _write_lines(thread, archive, parts)
+        digest = parts.close()
+        failpoint("archive: written")
+        verify_archive.verify(pass_, source.stored(archive.store, name))
+        failpoint("archive: read back")
+    except CheckpointsError:
+        if not _mine(archive).exists():  # shredded meanwhile: nobody else will look
+            source.delete(archive.store, name)
+        raise
     with transaction.atomic():
         done = _mine(archive).update(
             status=_Status.VERIFIED,
@@ -95,7 +113,7 @@ def write(
                 archive=archive.pk,
                 count=steps,
             )
-    if not done:  # another process began it anew meanwhile
+    if not done:  # it was given up meanwhile
         source.delete(archive.store, name)
     archive.refresh_from_db()
     return archive
@@ -122,20 +140,25 @@ def write_keys_anew(archive: Archive) -> None:
     """Bring the wrapped keys beside an archive to what the database has now.
 
     After the key-encryption key was rotated: else an empty database would need the old
-    one. The keys of the archive before are removed only once the new ones are there.
+    one. Keys that are destroyed meanwhile are not written: who destroys them waits.
     """
     store = stores.of(archive.store)
     name = source.keys_name(archive.object_name)
-    wanted = _keys(Thread.objects.unscoped(Reason.ARCHIVE).get(pk=archive.thread_id))
-    try:
-        if store.read(name) == wanted:
+    with transaction.atomic():
+        threads = Thread.objects.unscoped(Reason.ARCHIVE).select_for_update(no_key=True)
+        wanted = _keys(threads.get(pk=archive.thread_id))
+        archive.refresh_from_db()
+        if archive.status == _Status.DELETED:
             return
-        # An object is never overwritten. The keys are in the database, so that being
-        # killed between the two loses nothing: the next call writes them.
-        store.delete(name)
-    except MissingObject:
-        pass
-    store.write(name, wanted)
+        try:
+            if store.read(name) == wanted:
+                return
+            # An object is never overwritten. The keys are in the database, so that
+            # being killed between the two loses nothing: the next call writes them.
+            store.delete(name)
+        except MissingObject:
+            pass
+        store.write(name, wanted)
 
 
 def fingerprint(thread_id: UUID) -> Row:
@@ -242,6 +265,30 @@ def _one_moment() -> Iterator[None]:
     finally:
         if not raw.closed:  # a lost connection is not used again
             raw.isolation_level = None
+
+
+def _require_here(thread: Thread) -> None:
+    """Keep the thread's content, and its keys, until this transaction is over.
+
+    So no copy of a key is written once it was destroyed; who destroys it waits, and
+    removes this archive, too. Raises NotPermitted when that was done already.
+    """
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_KEEP, [thread.pk])
+            here = cursor.fetchone() is not None
+    except OperationalError as error:
+        # By who removes it: it was locked, and is now another row than we see.
+        if not isinstance(error.__cause__, errors.SerializationFailure):
+            raise
+        here = False
+    if not here:
+        raise NotPermitted(f"The content of thread {short(thread.pk)} goes just now.")
+
+
+_KEEP = f"""
+SELECT 1 FROM {Thread._meta.db_table} WHERE id = %s AND pruned_at IS NULL FOR KEY SHARE
+"""  # noqa: S608  # our own name; the value is a parameter
 
 
 def _write_lines(thread: Thread, archive: Archive, parts: source.Parts) -> int:

@@ -300,6 +300,9 @@ def _archive(
     """None where the thread could not be archived: it keeps its rows, and is left alone."""
     try:
         archive = archives.write(thread_id, policy=policy, via=via)
+    except NotPermitted as kept:
+        logger.info("a thread was not archived: %s", kept)  # another process is at it
+        return None
     except CheckpointsError as problem:
         if problem.retry:
             raise  # the store is away

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError, connection
 
-from agents.runs.housekeeping import Duty, Housekeeper, alone
+from agents.runs.housekeeping import Duty, Housekeeper
+from checkpoints.alone import alone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
