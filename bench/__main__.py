@@ -17,6 +17,7 @@ import django
 from django.core.management import call_command
 
 import bench
+from checkpoints import memory
 
 
 def main(arguments: list[str]) -> int:
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     django.setup()
     call_command("migrate", verbosity=0)
+    memory.settle()  # as the web process and the workers do
     for name in options.name or known:
         importlib.import_module(f"bench.{name}").run(
             as_json=options.json, quick=options.quick

@@ -13,9 +13,12 @@ os.environ.setdefault("DATABASE_ROLE", "web")
 
 application = get_asgi_application()
 
-from project import health  # noqa: E402  # needs what the line above set up
+from checkpoints import memory  # noqa: E402  # needs what the line above set up
+from project import health  # noqa: E402  # needs it, too
 
 # In a thread: uvicorn imports this in its event loop, where Django runs no query. What
 # is missing stops the process, before it has answered anyone.
 with ThreadPoolExecutor(1) as thread:
     thread.submit(health.require_keys).result()
+
+memory.settle()

@@ -38,7 +38,7 @@ EDGES = {
     "agents/runs/execute.py": "a tool is somebody else's code",
     "agents/runs/housekeeping.py": "the edge of a duty",
     "agents/runs/pool.py": "the edge of a forked child",
-    "agents/runs/runner.py": "the edge of a claim",
+    "agents/runs/outcomes.py": "the edge of a claim",
     "agents/runs/worker.py": "the edges of a thread and of a job",
     "checkpoints/pure/schema.py": "a migration is somebody else's code",
 }

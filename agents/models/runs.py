@@ -47,6 +47,10 @@ class Run(models.Model):
     )
     status = models.CharField(max_length=10, choices=Status, default=Status.READY)
     cancel_requested = models.BooleanField(default=False)
+    interrupted = models.BooleanField(
+        default=False,
+        help_text="A message asked for the cancelling: the next run answers it.",
+    )
     attempts = models.PositiveIntegerField(
         default=0, help_text="Claims since the last committed step."
     )

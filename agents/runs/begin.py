@@ -170,6 +170,6 @@ def live_run(branch: Branch) -> Run | None:
     return (
         Run.objects.unscoped(Reason.WORKER)
         .filter(branch=branch, status__in=Run.LIVE)
-        .select_related("grant")
+        .select_related("grant", "agent_version__agent")
         .first()
     )

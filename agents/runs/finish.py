@@ -17,7 +17,7 @@ from agents.models import Run
 from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
 from agents.pure.labels import first_words
-from agents.runs.begin import abandon_calls, follow_on, supersede_calls
+from agents.runs.begin import abandon_calls, follow_on, lock, supersede_calls
 from agents.runs.claim import Claim, let_go
 from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
@@ -28,6 +28,9 @@ from checkpoints.models import Checkpoint, ThreadInput
 from checkpoints.pure.codec import clean
 
 Also = Callable[[], object]
+
+CANCELLED = Failure("cancelled", "Cancelled.")
+INTERRUPTED = "A message interrupted the run; the next one answers it."
 
 
 class CancelledMeanwhile(Exception):
@@ -155,9 +158,15 @@ def fail_plainly(claim: Claim, writer: Writer, failure: Failure) -> None:
 
 
 def cancel(claim: Claim, writer: Writer) -> None:
-    """Stop because someone asked for it. What was not begun will not be."""
-    failure = Failure("cancelled", "Cancelled.")
+    """Stop because someone asked for it. What was not begun will not be.
+
+    Where a message asked for it, the next run begins with that message.
+    """
     with transaction.atomic():
+        # A message locks the branch, too: it is here by now, or finds the run over.
+        lock(claim.branch.pk)
+        interrupted = _running(claim).filter(interrupted=True).exists()
+        failure = Failure("interrupted", INTERRUPTED) if interrupted else CANCELLED
         commit(writer, error_step(claim, failure))
         let_go(claim)
         _end(
@@ -167,6 +176,8 @@ def cancel(claim: Claim, writer: Writer) -> None:
             error_class=failure.error_class,
         )
         supersede_calls(claim.run.pk)
+        if interrupted:
+            _answer_next(claim)
 
 
 def _answer_next(claim: Claim) -> None:

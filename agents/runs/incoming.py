@@ -6,8 +6,9 @@ They become checkpoints in the order in which they came, before the agent thinks
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -50,8 +51,13 @@ def messages(claim: Claim, opener: Pass) -> list[Arrival]:
         .select_related("author")
     )
     texts = opener.open_all(waiting, "content") if waiting else []
-    return [
+    arrived = [
         _message(claim, said, text) for said, text in zip(waiting, texts, strict=True)
+    ]
+    # Their positions are their order; a clock that was set back does not change it.
+    latest = accumulate((arrival.at for arrival in arrived), max)
+    return [
+        replace(arrival, at=at) for arrival, at in zip(arrived, latest, strict=True)
     ]
 
 

@@ -1,86 +1,50 @@
 """A worker at work on one run: hydrate once, then a step, a commit, a step, a commit.
 
-The state is kept in memory between steps by folding what was committed. Whenever the
-branch turns out to be someone else's, this one stops without a word: what it had not
-committed did not happen.
+Whenever the branch turns out to be someone else's, this one stops without a word: what
+it had not committed did not happen.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from decimal import Decimal
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import (
-    DatabaseError,
-    InterfaceError,
-    OperationalError,
-    connection,
-    transaction,
-)
-from django.db.models import F, Value
-from django.db.models.functions import Coalesce
+from django.db import transaction
 
 from agents.llm import OpenAIModel
 from agents.models import Run
-from agents.pure import engine
 from agents.pure.engine import (
     Call,
     Continue,
     Failure,
     Finished,
     Interrupted,
-    ReplyMeta,
     Step,
     advance,
-    unanswered,
 )
-from agents.runs import finish, incoming
+from agents.runs import finish, incoming, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
 from checkpoints import gate, stores
 from checkpoints.blobs import Contents
-from checkpoints.errors import (
-    CheckpointsError,
-    Fenced,
-    KeysUnavailable,
-    NotPermitted,
-    StoreUnavailable,
-)
+from checkpoints.errors import KeysUnavailable, StoreUnavailable
 from checkpoints.failpoints import failpoint
 from checkpoints.log import hydrate, retention
-from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
+from checkpoints.log.append import Writer
 from checkpoints.models import Checkpoint
-from checkpoints.pure.ops import fold
-
-logger = logging.getLogger(__name__)
 
 Stopping = Callable[[], bool]
 
-INTERNAL = (
-    "Something went wrong inside Holdpoint. The logs say what, under the id of this "
-    "run; nothing that was stored is lost."
-)
-# What people read of a run that pauses, by the error's code. The log names the place.
-PAUSED = {
-    "store_full": "There is no room left where large values are kept.",
-    "store_unavailable": "The place where large values are kept does not answer.",
-    "keys_unavailable": "The service that keeps the keys does not answer.",
-    "wrong_store": "This worker does not reach the place where large values are kept.",
-}
 FULL = timedelta(hours=1)  # until a run of a thread that is full looks again
-PAUSE = timedelta(seconds=30)  # until a run that pauses tries again by itself
 IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tests
 
 
@@ -95,61 +59,25 @@ def work(
     held = claim(run_id, worker)
     if held is None:
         return
-    ids = {"ids": {"run": held.run.pk, "fence": held.branch.fence}}
     failpoint("after claim")
-    runner = Runner(held, stopping)
-    try:
-        with Heartbeat(held) as heart:
-            runner.go(heart)
-    except Fenced:
-        logger.info("a run was taken by another holder", extra=ids)
-    except (StoreUnavailable, KeysUnavailable) as error:
-        logger.warning("a run waits for what is away: %s", error, extra=ids)
-        with suppress(Fenced):
-            runner.pause(error)
-    except NotPermitted as error:
-        logger.warning("a run needs an owner: %s", error, extra=ids)
-        with suppress(Fenced):
-            runner.need_owner()
-    except CheckpointsError as error:
-        # State that does not open, a value that cannot be stored.
-        logger.exception("a run cannot go on", extra=ids)
-        with suppress(Fenced):
-            runner.fail(Failure(error.code, str(error)))
-    except (OperationalError, InterfaceError) as error:
-        # A commit may be in doubt. Whoever takes the run next reads the head.
-        logger.warning("PostgreSQL went away (%s)", type(error).__name__, extra=ids)
-        _return_after_outage(held)
-    except Exception:
-        # The process edge: whatever it is, people see that the run failed.
-        logger.exception("a run failed for a reason of ours", extra=ids)
-        with suppress(Fenced):
-            runner.fail(Failure("internal_error", INTERNAL))
-
-
-def _return_after_outage(held: Claim) -> None:
-    connection.close()
-    try:
-        give_back(held, blameless=False)
-    except (Fenced, DatabaseError, InterfaceError):
-        connection.close()  # the lease lapses by itself
+    progress = Progress(held)
+    with outcomes.met(held, progress), Heartbeat(held) as heart:
+        Runner(held, progress, stopping).go(heart)
 
 
 class Runner:
     """One claim, worked off."""
 
-    def __init__(self, held: Claim, stopping: Stopping) -> None:
+    def __init__(self, held: Claim, progress: Progress, stopping: Stopping) -> None:
         self._claim = held
+        self._progress = progress
         self._stopping = stopping
-        self._writer: Writer = writer(held.branch, lease=held.lease)
-        self._steps = held.run.steps
-        self._unstored: Step | None = None  # while it is being stored
 
     def go(self, heart: Heartbeat) -> None:
         """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
         held = self._claim
         if held.exhausted:
-            self.fail(
+            self._fail(
                 Failure(
                     "too_many_attempts",
                     "Workers took this run several times and each stopped before the "
@@ -158,7 +86,7 @@ class Runner:
             )
             return
         if held.run.error_class:  # it paused
-            if held.run.error_class in PAUSED:
+            if held.run.error_class in outcomes.PAUSED:
                 stores.configured().check()  # before anything is asked or done anew
             self._goes_on()
         self._hydrate()
@@ -168,13 +96,13 @@ class Runner:
         self._take_in()
         while not heart.lost:
             if heart.cancel_requested:
-                finish.cancel(held, self._writer)
+                finish.cancel(held, self._progress.writer)
                 return
             if self._stopping():
                 give_back(held, blameless=True)
                 return
-            if self._steps >= settings.MAX_STEPS:
-                self.fail(
+            if self._progress.steps >= settings.MAX_STEPS:
+                self._fail(
                     Failure(
                         "too_many_steps",
                         f"The run reached its limit of {settings.MAX_STEPS} steps.",
@@ -184,46 +112,21 @@ class Runner:
             if self._is_full() or self._step():
                 return
 
-    def need_owner(self) -> None:
-        try:
-            finish.need_owner(self._claim)
-        except finish.CancelledMeanwhile:
-            finish.cancel(self._claim, self._writer)
-
-    def fail(self, failure: Failure) -> None:
-        finish.fail_plainly(self._claim, self._writer, failure)
-
-    def pause(self, error: StoreUnavailable | KeysUnavailable) -> None:
-        """Leave the run until the store is back; what was done is not done again.
-
-        Raises Fenced.
-        """
-        held, step = self._claim, self._unstored
-        if step is not None and step.call is not None:
-            self._effects.keep(step.call)
-        try:
-            failure = Failure(error.code, PAUSED[error.code])
-            finish.pause(held, failure, wait=PAUSE)
-        except finish.CancelledMeanwhile:
-            finish.cancel(held, self._writer)
-
     def _is_full(self) -> bool:
         """Whether the thread has all the steps that its policy allows: the run pauses.
 
         Of the steps, those of other branches count as when this claim began.
         """
-        if self._most is None or self._others + self._writer.step + 1 < self._most:
+        steps = self._others + self._progress.writer.step + 1
+        if self._most is None or steps < self._most:
             return False
         failure = Failure(
             "thread_full",
-            f"The thread has {self._others + self._writer.step + 1} steps, and its policy"
-            f" allows {self._most}. Nothing was dropped. An admin can allow more (the"
-            " Retention page), or go on in a new thread.",
+            f"The thread has {steps} steps, and its policy allows {self._most}. Nothing"
+            " was dropped. An admin can allow more (the Retention page), or go on in a"
+            " new thread.",
         )
-        try:
-            finish.pause(self._claim, failure, wait=FULL)
-        except finish.CancelledMeanwhile:
-            finish.cancel(self._claim, self._writer)
+        outcomes.pause(self._claim, self._progress, failure, wait=FULL)
         return True
 
     def _goes_on(self) -> None:
@@ -242,14 +145,13 @@ class Runner:
         self._others = 0
         if self._most is not None:
             steps = Checkpoint.objects.for_run(held.principal).count()
-            self._others = steps - 1 - self._writer.step
+            self._others = steps - 1 - self._progress.writer.step
         opened = hydrate.open_at(self._opener, held.branch)
-        self._state = opened.state
         checkpoints = opened.checkpoints()
         known = set().union(*checkpoints.values())
         own = checkpoints.get(held.branch.pk, set())
-        self._keys = engine.keys_on(held.branch.pk, known - own)
         self._ledger = Ledger(held, known=known)
+        self._progress.begin(opened.state, known=known - own, ledger=self._ledger)
         contents = Contents(self._opener, held.run.thread_id)
         self._effects = Effects(held, self._opener, self._ledger, contents)
         self._model = Recalled(OpenAIModel(), contents)
@@ -259,34 +161,38 @@ class Runner:
 
         Raises FutureSchema, MissingMigration and MigrationFailed.
         """
-        step = migration(self._state, self._claim.agent)
+        step = migration(self._progress.state, self._claim.agent)
         if step is None:
             return
         with transaction.atomic():
-            after = self._commit(step, schema_version=self._claim.agent.schema_version)
-        self._move(after)
+            after = self._progress.commit(
+                step, schema_version=self._claim.agent.schema_version
+            )
+        self._progress.move(after)
         failpoint("after migrate")
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
         self._opener.require_right()
-        open_calls = unanswered(self._state, self._keys)
-        if open_calls:
+        progress = self._progress
+        if open_calls := progress.open_calls:
             self._ledger.propose(open_calls)
         else:
             self._take_in()
-        self._effects.state = self._state
+        self._effects.state = progress.state
         failpoint("before step")
         try:
-            outcome = advance(self._state, self._model, self._effects, keys=self._keys)
+            outcome = advance(
+                progress.state, self._model, self._effects, keys=progress.keys
+            )
         except CallBroke as broke:
-            self.fail(Failure(broke.code, str(broke)))
+            self._fail(Failure(broke.code, str(broke)))
             return True
         match outcome:
             case Continue(step):
-                with transaction.atomic():
-                    after = self._commit(step)
-                self._move(after)
+                with self._keeping(step), transaction.atomic():
+                    after = progress.commit(step)
+                progress.move(after)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -298,16 +204,15 @@ class Runner:
     def _take_in(self) -> None:
         """Messages and decisions that came in, each a step, in the order they came."""
         held = self._claim
-        calls = unanswered(self._state, self._keys)
         arrived = [
             *incoming.messages(held, self._opener),
-            *incoming.decisions(held, self._opener, calls),
+            *incoming.decisions(held, self._opener, self._progress.open_calls),
         ]
         for arrival in sorted(arrived, key=lambda arrival: arrival.at):
             with transaction.atomic():
-                after = self._commit(arrival.step, actor_id=arrival.actor_id)
+                after = self._progress.commit(arrival.step, actor_id=arrival.actor_id)
                 arrival.record()
-            self._move(after)
+            self._progress.move(after)
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
@@ -317,7 +222,7 @@ class Runner:
 
         def save() -> None:
             if step is not None:
-                self._commit(step)
+                self._progress.commit(step)
                 failpoint("before ask")
                 self._effects.ask(calls)
                 failpoint("after ask")
@@ -325,80 +230,30 @@ class Runner:
         try:
             finish.suspend(held, save)
         except finish.CancelledMeanwhile:
-            finish.cancel(held, self._writer)
+            finish.cancel(held, self._progress.writer)
 
     def _finish(self, step: Step | None, failure: Failure | None) -> None:
         failpoint("before end")
 
         def save() -> Writer:
-            return self._writer if step is None else self._commit(step)
+            progress = self._progress
+            return progress.writer if step is None else progress.commit(step)
 
-        if failure is None:
-            finish.succeed(self._claim, save)
-        else:
-            finish.fail(self._claim, failure, save, answer_next=True)
+        with self._keeping(step):
+            if failure is None:
+                finish.succeed(self._claim, save)
+            else:
+                finish.fail(self._claim, failure, save, answer_next=True)
 
-    def _commit(
-        self,
-        step: Step,
-        *,
-        actor_id: int | None = None,
-        schema_version: int | None = None,
-    ) -> Writer:
-        """Write the step and what belongs to it, in the open transaction."""
-        held, meta = self._claim, step.meta
-        self._unstored = step
-        after = commit(
-            self._writer,
-            NewStep(
-                id=step.id,
-                kind=step.kind,
-                ops=step.ops,
-                label=step.label,
-                context=step.context,
-                schema_version=schema_version,
-                meta=StepMeta(
-                    status=step.status,
-                    name=step.name,
-                    run=held.run.pk,
-                    actor_id=actor_id,
-                    agent_version=held.run.agent_version_id,
-                    error_class=step.error_class,
-                    **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
-                ),
-            ),
-        )
-        self._unstored = None
-        if step.call is not None:
-            self._ledger.settle(step.call, replace(step, ops=tuple(after.stored)))
-        else:
-            self._ledger.propose(
-                unanswered(fold(self._state, after.stored), self._keys), reply=step.id
-            )
-        self._count(step)
-        failpoint("before commit")
-        return after
+    @contextmanager
+    def _keeping(self, step: Step | None) -> Iterator[None]:
+        """Store the step inside: where that cannot be, what came of its call is kept."""
+        try:
+            yield
+        except (StoreUnavailable, KeysUnavailable):
+            if step is not None and step.call is not None:
+                self._effects.keep(step.call)
+            raise
 
-    def _count(self, step: Step) -> None:
-        """Progress: what the run has used, and that its attempts count anew."""
-        meta = step.meta
-        tokens = (meta.tokens_in or 0) + (meta.tokens_out or 0)
-        values: dict[str, Any] = {
-            "steps": F("steps") + 1,
-            "attempts": 0,
-            "tokens": F("tokens") + tokens,
-        }
-        if meta.cost is not None:
-            values["cost"] = Coalesce(F("cost"), Value(Decimal(0))) + meta.cost
-        Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
-            **values
-        )
-
-    def _move(self, after: Writer) -> None:
-        """What was committed is what is known now."""
-        self._writer = after
-        self._state = fold(self._state, after.stored)
-        self._steps += 1
-
-
-_REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))
+    def _fail(self, failure: Failure) -> None:
+        outcomes.fail(self._claim, self._progress, failure)

@@ -118,8 +118,12 @@ def send_message(
     """A message to the branch: for the run that is at work there, or for a new one.
 
     `agent` is needed where none has worked on the thread yet, as on an imported one.
+    Where a run is not over, its agent says what becomes of that (`busy`): the message is
+    queued for it, refused, or stops it and is answered by the next run. Messages to a
+    branch have a total order: that in which they were taken, by `position`.
+
     Raises EmptyMessage, UnknownAgent, NotPermitted, and BranchBusy while the run there
-    is being cancelled.
+    is being cancelled, or is one of an agent that takes no messages while it works.
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
@@ -138,11 +142,8 @@ def send_message(
             locked = lock(branch.pk)
             said.save(force_insert=True)
             audit.record(by, "message", obj=said, branch=branch.pk)
-            if (live := live_run(locked)) is not None:
-                if live.cancel_requested:  # it takes in nothing any more
-                    raise BranchBusy(
-                        "The run here is being cancelled. Send this again in a moment."
-                    )
+            live = live_run(locked)
+            if live is not None and not _makes_way(live, by):
                 if live.needs_owner:
                     adopt(live, by)
                     wake(live.pk)
@@ -258,17 +259,56 @@ def cancel(run: Run, *, by: UserPrincipal) -> bool:
             return False
         audit.record(by, "cancel", obj=held)
         if held.status == Run.Status.RUNNING:
-            Run.objects.filter(pk=held.pk).update(cancel_requested=True)
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=False
+            )
             return True
-        Run.objects.filter(pk=held.pk).update(
-            status=Run.Status.CANCELLED,
-            error_class="cancelled",
-            finished_at=ClockTimestamp(),
+        _stop(held, "cancelled")
+    return True
+
+
+def _stop(run: Run, error_class: str) -> None:
+    """End a run that no worker holds, in the open transaction that locked it."""
+    Run.objects.filter(pk=run.pk).update(
+        status=Run.Status.CANCELLED,
+        error_class=error_class,
+        finished_at=ClockTimestamp(),
+    )
+    Approval.objects.pending().filter(run=run).update(
+        status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
+    )
+    supersede_calls(run.pk)
+
+
+def _makes_way(live: Run, by: UserPrincipal) -> bool:
+    """Whether a message stops the run at once, so that another answers it.
+
+    In the transaction that locked the branch. Raises BranchBusy where it is refused.
+    """
+    if live.cancel_requested:
+        if live.interrupted:
+            return False  # all that comes until it stops is for the next run
+        raise BranchBusy(
+            "The run here is being cancelled. Send this again in a moment."
         )
-        Approval.objects.pending().filter(run=held).update(
-            status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
+    agent = live.agent_version.agent.name
+    busy = registry.agent(agent).busy if agent in registry else "enqueue"
+    if live.needs_owner or busy == "enqueue":
+        return False
+    if busy == "reject":
+        raise BranchBusy(
+            f"The agent {agent} takes no messages while it works, and its run here is "
+            f"{live.status}. Wait until it is over, cancel it, or fork the thread."
         )
-        supersede_calls(held.pk)
+    with unscoped(Reason.WORKER):
+        held = Run.objects.select_for_update(no_key=True).get(pk=live.pk)
+        audit.record(by, "interrupt", obj=held)
+        if held.status == Run.Status.RUNNING:
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=True
+            )
+            return False
+        _stop(held, "interrupted")
     return True
 
 

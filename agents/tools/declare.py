@@ -34,6 +34,7 @@ from checkpoints.pure.schema import (
 Effect = Literal["none", "read", "write", "external"]
 Risk = Literal["low", "medium", "high", "critical"]
 Verdict = Literal["approve", "edit", "reject", "respond"]
+Busy = Literal["enqueue", "reject", "interrupt"]
 
 REASON = "reason"  # the extra argument that the model sees
 _REASON_SCHEMA = {
@@ -231,6 +232,7 @@ class Agent:
     description: str = ""
     schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
     migrations: Migrations = NONE  # how older state comes to be of that version
+    busy: Busy = "enqueue"  # what a message does to a run that is not over
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -240,6 +242,11 @@ class Agent:
         names = [tool.name for tool in self.tools]
         if twice := {name for name in names if names.count(name) > 1}:
             raise BadDeclaration(f"Agent {self.name!r} has two tools {sorted(twice)}.")
+        if self.busy not in get_args(Busy):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: busy={self.busy!r} is none of "
+                f"{', '.join(get_args(Busy))}."
+            )
         if not 1 <= self.schema_version <= MAX_VERSION:
             raise BadDeclaration(
                 f"Agent {self.name!r}: schema version {self.schema_version} is not "
@@ -289,6 +296,7 @@ class Agent:
             "params": self.params(),
             "tools": [tool.spec() for tool in self.tools],
             "schema_version": self.schema_version,
+            "busy": self.busy,
         }
 
 

@@ -129,7 +129,7 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
         "record": record,
         **vars(step.meta),
     }
-    if _COMMIT.execute(values).rowcount != 1:
+    if _COMMIT.change(values) != 1:
         raise Fenced(
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."

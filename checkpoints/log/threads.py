@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from checkpoints import gate
 from checkpoints.access import Reason
@@ -115,8 +116,10 @@ def fork(
         created_by_id=by_id,
     )
     branch.name = gate.seal(branch, "name", name)
+    # One row needs no transaction of its own; in somebody else's, it needs a savepoint.
+    whole = ops or connection.in_atomic_block
     try:
-        with transaction.atomic():
+        with transaction.atomic() if whole else nullcontext():
             branch.save(force_insert=True)
             if ops:
                 _append(
@@ -137,7 +140,7 @@ def fork(
         if (first.forked_from_id, first.created_by_id) != (source.pk, by_id):
             raise NotPermitted(NOT_YOURS) from None
         return first
-    return _reread(branch)
+    return _reread(branch) if ops else branch
 
 
 def _append(branch: Branch, step: NewStep) -> None:

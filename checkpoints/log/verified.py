@@ -140,7 +140,7 @@ class _Walk:
                 raise self._not_as_written(packed.first, packed.last)
             self.mac = packed.after
         self.texts += packed.texts(last)
-        self.packed.append((packed, last))
+        self.packed.append((packed.without_texts(), last))
         self.id = packed.id_at(last)
 
     def _verify_rows(self, packed: Packed, last: int) -> bytes | None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import add
 from typing import Any
@@ -101,6 +101,14 @@ class Packed:
         if len(texts) != count:
             raise _malformed()
         return texts
+
+    def without_texts(self) -> Packed:
+        """Which steps these are, for who is done with their texts, which may be long.
+
+        To read a thread is to unpack one segment after the other: each finds the
+        memory of the last one, still in the processor's cache.
+        """
+        return replace(self, _lengths=(), _text=memoryview(b""))
 
 
 def pack(

@@ -6,12 +6,14 @@ import dataclasses
 from datetime import timedelta
 from decimal import Decimal
 
+import psycopg
 import pytest
 from django.db import DataError, connection, transaction
 from django.db.transaction import TransactionManagementError
 
 from checkpoints.db.prepared import Prepared
 from checkpoints.db.session import DatabaseRole, acting_as
+from checkpoints.errors import Fenced
 from checkpoints.ids import uuid7
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 
@@ -28,6 +30,15 @@ ADD = Prepared("SELECT %(one)s::int + %(two)s::int, %(one)s::text")
 def prepared_statements() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        return int(cursor.fetchone()[0])
+
+
+def plans_of_a_step() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements"
+            " WHERE statement LIKE '%INSERT INTO checkpoints_checkpointdelta%'"
+        )
         return int(cursor.fetchone()[0])
 
 
@@ -49,7 +60,34 @@ def test_the_steps_statement_is_planned_once_whatever_the_step_holds(
         for lease in (None, timedelta(days=1, seconds=5)):
             at = dataclasses.replace(at, lease=lease)
             at = commit(at, NewStep("model", [], "said", meta=meta))
-    assert prepared_statements() == 1
+    assert plans_of_a_step() == 1
+
+
+def test_once_planned_a_step_asks_psycopg_for_no_cursor(
+    make_thread, afresh, monkeypatch
+):
+    at = commit(writer(make_thread()), NewStep("model", [], "said"))
+    with transaction.atomic(), monkeypatch.context() as patched:
+        at = commit(at, NewStep("tool", [], "did"))
+        patched.setattr(psycopg.RawCursor, "execute", None)
+        at = commit(at, NewStep("tool", [], "did"))
+        with pytest.raises(Fenced):
+            commit(dataclasses.replace(at, fence=7), NewStep("tool", [], "did"))
+        at = commit(at, NewStep("model", [], "said"))
+        with pytest.raises(DataError), transaction.atomic():
+            commit(at, NewStep("much too long a word", [], "said"))
+    assert commit(at, NewStep("model", [], "said")).step == 5
+
+
+def test_a_plan_that_psycopg_takes_back_is_made_again(make_thread, afresh):
+    at = commit(writer(make_thread()), NewStep("model", [], "said"))
+    at = commit(at, NewStep("tool", [], "did"))
+    with pytest.raises(DataError), transaction.atomic():
+        commit(at, NewStep("much too long a word", [], "said"))
+    connection.connection._prepared.clear()  # as after a ROLLBACK
+    at = commit(at, NewStep("tool", [], "did"))
+    at = commit(at, NewStep("tool", [], "did"))
+    assert (at.step, plans_of_a_step()) == (4, 1)
 
 
 def test_values_are_named_and_may_be_used_twice():

@@ -11,7 +11,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
 from agents.runs.pool import Pool
-from checkpoints import stores
+from checkpoints import memory, stores
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
 from checkpoints.keys import checks
 from checkpoints.stores.mark import require_same
@@ -41,6 +41,7 @@ class Command(BaseCommand):
             raise CommandError(f"--pool {pool} must be 1 or more.")
         _require_keys()
         _require_store()
+        memory.settle()  # before the workers are forked, so that they share it
         Pool(pool, runner.work).run()
 
 

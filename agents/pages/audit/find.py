@@ -47,6 +47,7 @@ ACTIONS = {
     "retry": "retry",
     "take_over": "user",
     "cancel": "stop",
+    "interrupt": "stop",
     "import_chat": "import",
     "import": "import",
     "export": "out",

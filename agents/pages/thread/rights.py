@@ -91,11 +91,18 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
     if run is None or not run.is_live:
         step = subject.branch.head_step
         return Composer(True, f"Starts a run that goes on from step {step}.")
-    if run.cancel_requested:
+    if run.cancel_requested and not run.interrupted:
         return Composer(False, "The run is being cancelled.")
     if run.needs_owner:
         return Composer(
             True, "The run goes on, and acts for you.", "Send and take over"
+        )
+    busy = subject.agent.busy if subject.agent else "enqueue"
+    if busy == "reject":
+        return Composer(False, "This agent takes no messages while it works.")
+    if busy == "interrupt":
+        return Composer(
+            True, "Stops the run; the next one answers this.", "Interrupt and send"
         )
     approval = pending(calls, subject)
     if approval is not None:

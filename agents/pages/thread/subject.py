@@ -348,10 +348,18 @@ def calls_of(subject: Subject) -> list[ToolCall]:
 
 
 def queued(subject: Subject) -> list[str]:
-    """Messages to the branch that the agent has not got yet, oldest first."""
+    """Messages to the branch that are no step of what is shown, oldest first.
+
+    One that became a step since the steps were read is among them: each message is on
+    the page once, as one or the other.
+    """
     if subject.opened is None:
         return []
-    waiting: list[ThreadInput] = list(subject.branch.inputs.undelivered())
+    shown = subject.branch.head_step
+    since = Q(checkpoint=None) | Q(checkpoint__step__gt=shown)
+    waiting: list[ThreadInput] = list(
+        subject.branch.inputs.filter(since).order_by("position")
+    )
     return [text for text in open_each(subject.opened, waiting, "content") if text]
 
 

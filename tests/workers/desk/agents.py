@@ -214,3 +214,22 @@ scribe = register(
         migrations=migrations,
     )
 )
+
+brusque = register(
+    Agent(
+        "test-reject",
+        model="scripted",
+        system="You book what you are asked for.",
+        tools=[book],
+        busy="reject",
+    )
+)
+jumpy = register(
+    Agent(
+        "test-interrupt",
+        model="scripted",
+        system="You book what you are asked for.",
+        tools=[book, look],
+        busy="interrupt",
+    )
+)

@@ -1,0 +1,259 @@
+"""Many messages to one branch: all are kept, in one order, each once on every page."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.auth.models import User
+
+from agents.approvals import decide
+from agents.errors import AlreadyDecided, BadDeclaration, BranchBusy
+from agents.models import Approval, Run, ToolCall
+from agents.pages.thread.rights import composer
+from agents.pages.thread.subject import load, queued
+from agents.runs import finish, runner, start
+from agents.runs.claim import claim
+from agents.tools import Agent
+from checkpoints import gate
+from checkpoints.log import hydrate
+from checkpoints.log.append import writer
+from checkpoints.models import Branch, ThreadInput
+from tests.conftest import as_owner
+from tests.workers.conftest import ended, kinds, pending, wait_until
+from tests.workers.web import Visitor, web
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MESSAGES = 100
+NUMBERED = re.compile(r"message \d{3}\b")
+ROW = re.compile(r'id="step-(\d+)".*?<span class="l"[^>]*>(.*?)</span>', re.DOTALL)
+
+
+def said(by: Any, branch: Branch) -> list[str]:
+    """What people said, as the state has it."""
+    seen = gate.admit(by, purpose="test", threads=[branch.thread])
+    branch.refresh_from_db()
+    messages = hydrate.state(seen, branch, step=branch.head_step)["messages"]
+    return [each["content"] for each in messages if each["role"] == "user"]
+
+
+def post(visitor: Visitor, form: dict[str, str]) -> int:
+    """One request of its own, as from another tab of the same browser."""
+    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in visitor.jar)
+    url = f"{visitor.address}/threads/{form['thread']}/message"
+    request = Request(url, urlencode(form).encode(), {"Cookie": cookies})  # noqa: S310
+    with urlopen(request, timeout=60) as answer:  # noqa: S310
+        answer.read()
+        return int(answer.status)
+
+
+@pytest.mark.slow
+def test_a_hundred_messages_sent_at_once_are_on_every_page_once(
+    workers, begin, server, alice, tmp_path
+):
+    with as_owner():  # with a hash that the process knows
+        hashed = PBKDF2PasswordHasher().encode("alice", "salt", iterations=1)
+        User.objects.filter(username="alice").update(password=hashed)
+    server.always("Noted.")
+    run = begin("Begin.")
+    branch = run.branch
+    env = {**workers.web_env, "DATABASE_POOL": "8", "HOLDPOINT_DEMO": "True"}
+    with web(env, tmp_path / "web.log") as address:
+        visitor = Visitor(address)
+        visitor.sign_in("alice", "alice")
+        visitor.open(f"/threads/{run.thread_id}/")
+        token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', visitor.page)
+        assert token is not None
+        forms = [
+            {
+                "csrfmiddlewaretoken": token[1],
+                "thread": str(run.thread_id),
+                "branch": str(branch.pk),
+                "message": f"message {n:03}",
+                "request_key": f"00000000-0000-4000-8000-{n:012}",
+            }
+            for n in range(MESSAGES)
+        ]
+        workers.start(2)
+        with ThreadPoolExecutor(25) as crowd:
+            assert set(crowd.map(lambda form: post(visitor, form), forms)) == {200}
+            # And every form again, as an impatient hand would.
+            assert set(crowd.map(lambda form: post(visitor, form), forms[:20])) == {200}
+        order = _taken(alice, branch)
+        wait_until(
+            lambda: (
+                not ThreadInput.objects.undelivered().exists()
+                and not Run.objects.filter(status__in=Run.LIVE).exists()
+            )
+        )
+        assert sorted(order) == [f"message {n:03}" for n in range(MESSAGES)]
+        assert said(alice, branch) == ["Begin.", *order]
+        rows: dict[int, str] = {}
+        for step in (0, branch.head_step):  # a long list is shown around a step
+            page = visitor.open(f"/threads/{run.thread_id}/?step={step}&tab=raw")
+            assert ">queued</span>" not in page
+            rows |= {int(at): label for at, label in ROW.findall(page)}
+        assert sorted(rows) == list(range(branch.head_step + 1))
+        labels = [label for _, label in sorted(rows.items())]
+        assert [found for label in labels for found in NUMBERED.findall(label)] == order
+
+
+def _taken(by: Any, branch: Branch) -> list[str]:
+    """The messages in the order in which they were taken."""
+    opened = gate.admit(by, purpose="test", threads=[branch.thread])
+    return opened.open_all(list(branch.inputs.order_by("position")), "content")
+
+
+def test_a_message_that_becomes_a_step_while_a_page_is_made_is_on_it_once(
+    begin, work, server, alice
+):
+    server.will_say("Hello.")
+    run = begin()
+    work()
+    start.send_message(run.branch, message="And now?", by=alice)
+    subject = load(alice, run.thread_id)
+    server.will_say("Again.")
+    work()
+    assert [step.label for step in subject.steps].count("Alice: And now?") == 0
+    assert queued(subject) == ["And now?"]
+    later = load(alice, run.thread_id)
+    assert [step.label for step in later.steps].count("Alice: And now?") == 1
+    assert queued(later) == []
+
+
+def test_a_clock_that_is_set_back_does_not_change_the_order(
+    begin, work, server, alice, bob
+):
+    server.will_say("Hello.")
+    run = begin()
+    first = start.send_message(run.branch, message="One.", by=alice)
+    start.send_message(run.branch, message="Two.", by=bob)
+    ThreadInput.objects.filter(pk=first.pk).update(
+        created_at=first.created_at.replace(year=2099)
+    )
+    work()
+    assert said(alice, run.branch) == ["Book it.", "One.", "Two."]
+
+
+def test_an_agent_is_one_of_three_kinds_of_busy():
+    with pytest.raises(BadDeclaration, match="busy='polite' is none of enqueue"):
+        Agent("shy", model="m", system="", busy="polite")  # type: ignore[arg-type]
+    eager = Agent("shy", model="m", system="")
+    shy = Agent("shy", model="m", system="", busy="reject")
+    assert eager.spec() != shy.spec()
+
+
+# busy="reject"
+
+
+def begin_at(agent: str, by: Any, message: str = "Book it.") -> Run:
+    return start.start_run(agent=agent, message=message, by=by)
+
+
+def test_an_agent_that_takes_no_messages_says_so_and_keeps_none(
+    server, work, alice, bob
+):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Booked.")
+    run = begin_at("test-reject", alice)
+    for state in ("ready", "waiting"):
+        with pytest.raises(BranchBusy, match=f"its run here is {state}. Wait until"):
+            start.send_message(run.branch, message="Faster.", by=bob)
+        shown = composer(load(bob, run.thread_id), [])
+        assert shown is not None
+        assert not shown.allowed
+        work()
+    assert not ThreadInput.objects.exists()
+    (approval,) = pending(run)
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    work()
+    assert ended(run)
+    server.will_say("Yes?")
+    start.send_message(run.branch, message="Thanks.", by=bob)
+    work()
+    assert said(bob, run.branch) == ["Book it.", "Thanks."]
+
+
+# busy="interrupt"
+
+
+def test_a_message_stops_a_run_that_waits_and_is_answered(server, work, alice, bob):
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    run = begin_at("test-interrupt", alice)
+    work()
+    (approval,) = pending(run)
+    start.send_message(run.branch, message="No, a train.", by=bob)
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("cancelled", "interrupted")
+    with pytest.raises(AlreadyDecided):
+        decide.approve(approval, seen=approval.as_shown(), by=bob)
+    server.will_say("A train it is.")
+    work()
+    assert Approval.objects.pending().count() == 0
+    last = Run.objects.filter(branch=run.branch).latest("created_at")
+    assert (last.status, last.started_by_id) == ("succeeded", bob.user_id)
+    assert said(bob, run.branch) == ["Book it.", "No, a train."]
+    assert server.ledger() == []
+
+
+def test_a_message_stops_a_run_at_work_and_the_next_answers_all_that_came(
+    server, work, alice, bob
+):
+    run = begin_at("test-interrupt", alice)
+    held = claim(run.pk, "w")
+    assert held is not None
+    for text in ("Stop.", "A train.", "And a bed."):
+        start.send_message(run.branch, message=text, by=bob)
+    assert Run.objects.count() == 1  # it stops between its steps
+    run.refresh_from_db()
+    assert (run.cancel_requested, run.interrupted) == (True, True)
+    finish.cancel(held, writer(held.branch))
+    server.will_say("All three.")
+    work()
+    runs = Run.objects.filter(branch=run.branch).order_by("created_at")
+    assert [each.status for each in runs] == ["cancelled", "succeeded"]
+    assert [each.error_class for each in runs] == ["interrupted", ""]
+    assert said(bob, run.branch) == ["Book it.", "Stop.", "A train.", "And a bed."]
+    assert kinds(run) == ["input", "error", *["input"] * 3, "model"]
+
+
+def test_who_cancels_an_interrupted_run_stops_what_would_follow(
+    server, work, alice, bob
+):
+    run = begin_at("test-interrupt", alice)
+    held = claim(run.pk, "w")
+    assert held is not None
+    start.send_message(run.branch, message="Wait.", by=bob)
+    assert start.cancel(run, by=alice)
+    finish.cancel(held, writer(held.branch))
+    assert Run.objects.count() == 1
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("cancelled", "cancelled")
+    assert ThreadInput.objects.undelivered().count() == 1  # kept for the next run
+    server.will_say("Here.")
+    start.send_message(run.branch, message="Go on.", by=alice)
+    work()
+    assert said(bob, run.branch) == ["Book it.", "Wait.", "Go on."]
+
+
+def test_an_interrupted_call_with_effects_is_not_made_again(server, alice, bob):
+    """A worker finds the message between two steps; what it did stays done."""
+    server.will_call("c1", "look", what="LIS")
+    run = begin_at("test-interrupt", alice)
+    runner.work(run.pk, stopping=_after(2))
+    start.send_message(run.branch, message="Enough.", by=bob)
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("cancelled", "interrupted")
+    call = ToolCall.objects.get(run=run)
+    assert call.status in ("succeeded", "superseded")
+
+
+def _after(steps: int) -> Any:
+    asked = iter([False] * steps)
+    return lambda: next(asked, True)
