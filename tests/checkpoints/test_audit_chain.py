@@ -190,6 +190,7 @@ def test_a_row_slipped_in_among_what_waits_stops_no_linker(log, alice, other):
         elsewhere.event_id,
     )
     fault = audit_chain.verify_audit(other.workspace_id).fault
+    assert fault is not None
     assert (fault.what, fault.event) == ("unlinked", str(elsewhere.event_id))
 
 
