@@ -7,7 +7,7 @@
     ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
-    ├─ Pruned, BadArchive                                   content that went, its archive
+    ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -254,3 +254,11 @@ class BadArchive(CheckpointsError):
 
     code = "bad_archive"
     status = 422
+
+
+class BeingArchived(CheckpointsError):
+    """Another process is archiving this thread just now."""
+
+    code = "being_archived"
+    status = 409
+    retry = True

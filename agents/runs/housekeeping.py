@@ -17,8 +17,9 @@ from datetime import timedelta
 from django.db import InterfaceError, OperationalError
 
 from agents.runs import retention
-from checkpoints.alone import alone
 from checkpoints.blobs.care import sweep_some
+from checkpoints.db import locks
+from checkpoints.db.locks import alone
 from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,9 @@ class Housekeeper:
             return False
         self._due[duty.name] = self._after(duty)
         try:
-            with alone(duty.name) if duty.alone else nullcontext(True) as granted:
+            with (
+                alone(locks.DUTY, duty.name) if duty.alone else nullcontext(True)
+            ) as granted:
                 if granted:
                     duty.act()
                 return granted

@@ -13,9 +13,14 @@ from django.db import IntegrityError, transaction
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, SystemPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import BadArchive, CheckpointsError, NotPermitted
+from checkpoints.errors import (
+    BadArchive,
+    BeingArchived,
+    CheckpointsError,
+    NotPermitted,
+)
 from checkpoints.log import archive as archives
-from checkpoints.log import expire, retention, source
+from checkpoints.log import archive_care, expire, retention, source
 from checkpoints.log.expire import Work
 from checkpoints.log.restore import restore
 from checkpoints.models import Archive, Membership, RetentionTask, Thread
@@ -66,22 +71,27 @@ def ask(
 def work_off(work: Work, *, limit: int = BATCH) -> int:
     """Do what was asked, oldest first; how many were done or refused.
 
-    Raises StoreUnavailable: what was not done stays open.
+    Raises StoreUnavailable once all had their turn: what was not done stays open.
     """
     tasks = RetentionTask.objects.unscoped(Reason.ARCHIVE).filter(outcome=_Outcome.OPEN)
-    done = 0
+    done, away = 0, None
     for task in tasks.select_related("thread", "by").order_by("asked_at")[:limit]:
         try:
             answer, outcome = _do(task, work), _Outcome.DONE
+        except BeingArchived:
+            continue
         except CheckpointsError as problem:
             if problem.retry:
-                raise
+                away = problem
+                continue
             logger.info("a task was refused: %s", problem)
             answer, outcome = str(problem), _Outcome.REFUSED
         tasks.filter(pk=task.pk).update(
             outcome=outcome, answer=answer[:_LONGEST], done_at=ClockTimestamp()
         )
         done += 1
+    if away is not None:
+        raise away
     return done
 
 
@@ -103,7 +113,7 @@ def _do(task: RetentionTask, work: Work) -> str:
             archived = kept.order_by("-pruned_at").first()
             if archived is None:
                 raise NotPermitted("There is no archive of this thread.")
-            if not archives.is_undamaged(archived):
+            if not archive_care.is_undamaged(archived):
                 raise BadArchive("Its archive is not what was written, or is missing.")
             stored = source.stored(archived.store, archived.object_name)
             found = restore(stored, by=by)

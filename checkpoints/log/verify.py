@@ -2,9 +2,10 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens, every blob is in its store, and every archive is what was verified; what
-is gone is in the deletion journal. What is named is the first bad row of a thread; the
-next thread is looked at all the same. Nothing that was opened leaves this module.
+column opens; every blob is in its store, and the archive of what went (`verify_objects`);
+the deletion journal says which keys were destroyed.
+What is named is the first bad row of a thread; the next thread is looked at all the same.
+Nothing that was opened leaves here.
 
 A database that was put back whole to an earlier time is all right by this. Only an
 anchor that is kept outside tells (docs/integrity.md).
@@ -22,17 +23,15 @@ from django.apps import apps
 from django.db import transaction
 from django.db.models import Model, QuerySet
 
-from checkpoints import blobs, gate
+from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
-from checkpoints.errors import CheckpointsError
+from checkpoints.errors import CheckpointsError, KeysUnavailable
 from checkpoints.gate import Pass
 from checkpoints.keys import hierarchy
-from checkpoints.log import archive as archives
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
+from checkpoints.log.verify_objects import Objects, check_archive, check_blobs
 from checkpoints.models import (
-    Archive,
-    Blob,
     CheckpointDelta,
     DataKey,
     Deletion,
@@ -69,13 +68,11 @@ class Finding:
 
 
 @dataclass
-class Tally(Seen):
+class Tally(Objects, Seen):
     """How much was looked at; it grows while `verify` goes on."""
 
     threads: int = 0
     keys: int = 0
-    blobs: int = 0
-    archives: int = 0
     records: int = 0  # sealed columns, beside deltas and segments
     shredded: int = 0  # threads whose keys were destroyed: nothing of them opens
     pruned: int = 0  # threads whose content went, by the deletion journal
@@ -84,7 +81,8 @@ class Tally(Seen):
     def add(self, more: Tally) -> None:
         for column in fields(self):
             name = column.name
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+            if name != "away":  # shared
+                setattr(self, name, getattr(self, name) + getattr(more, name))
 
 
 def verify(
@@ -97,7 +95,8 @@ def verify(
     """The first bad row of each thread, and of what each workspace has itself.
 
     Of everything, of one workspace, or of one thread; as they are found. `progress` is
-    called with the tally after every few threads.
+    called with the tally after every few threads. What lies in a store that is away is
+    not looked at (`tally.away`). Raises KeysUnavailable.
     """
     tally = tally if tally is not None else Tally()
     for workspace in _workspaces(workspace_id, thread_id):
@@ -135,7 +134,7 @@ def _threads(
 
 
 def _look(
-    check: Callable[[Pass, Any], Tally],
+    check: Callable[[Pass, Any, Tally], None],
     opened: Pass,
     what: Workspace | Thread,
     tally: Tally,
@@ -145,7 +144,9 @@ def _look(
         try:
             with unscoped(Reason.COMMAND), transaction.atomic():
                 what = type(what)._default_manager.get(pk=what.pk)
-                tally.add(check(opened, what))
+                found = Tally(away=tally.away)
+                check(opened, what, found)
+                tally.add(found)
         except Bad as bad:
             if not last_look:
                 continue
@@ -164,8 +165,8 @@ def _look(
     return []
 
 
-def _thread(opened: Pass, thread: Thread) -> Tally:
-    tally = Tally(threads=1)
+def _thread(opened: Pass, thread: Thread, tally: Tally) -> None:
+    tally.threads = 1
     secrets = _thread_keys(thread, tally)
     journal = Deletion.objects.filter(thread=thread)
     _in_the_journal(thread, secrets, journal.filter(what=Deletion.What.SHREDDED))
@@ -173,11 +174,12 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
         tally.shredded = 1
         for model, columns in _sealed(of_thread=True, outliving=True):
             _columns(opened, model, columns, {"thread_id": thread.pk}, tally)
-        return tally
+        return
     if thread.pruned_at is None:
-        links.check(thread, secrets, tally)
+        check_blobs(opened, thread, links.check(thread, secrets, tally), tally)
     elif journal.exists():
         tally.pruned = 1
+        check_archive(opened, thread, tally)
     else:
         raise Bad(
             Thread,
@@ -188,14 +190,6 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
-    for blob in Blob.objects.filter(thread=thread).order_by("pk").iterator():
-        try:
-            blobs.read(opened, blob)
-        except CheckpointsError as error:
-            raise Bad(Blob, blob.pk, str(error)) from None
-        tally.blobs += 1
-    _archives(thread, tally)
-    return tally
 
 
 def _in_the_journal(
@@ -215,31 +209,7 @@ def _in_the_journal(
     )
 
 
-def _archives(thread: Thread, tally: Tally) -> None:
-    """Of a thread whose content went, an archive is the only copy."""
-    kept = Archive.objects.filter(
-        thread=thread, status__in=[Archive.Status.VERIFIED, Archive.Status.PRUNED]
-    )
-    for archive in kept.order_by("pk"):
-        try:
-            whole = archives.is_undamaged(archive)
-        except CheckpointsError as error:
-            raise Bad(Archive, archive.pk, str(error)) from None
-        if not whole:
-            raise Bad(
-                Archive,
-                archive.pk,
-                "Its object is missing, or not what was verified when it was written.",
-            )
-        tally.archives += 1
-    if tally.pruned and not kept.filter(status=Archive.Status.PRUNED).exists():
-        raise Bad(
-            Thread, thread.pk, "Its content went to an archive that is not known here."
-        )
-
-
-def _workspace(opened: Pass, workspace: Workspace) -> Tally:
-    tally = Tally()
+def _workspace(opened: Pass, workspace: Workspace, tally: Tally) -> None:
     for row in WorkspaceKey.objects.filter(workspace=workspace).order_by("version"):
         _unwrapped(row, tally)
     keys = DataKey.objects.filter(workspace=workspace, thread=None)
@@ -248,7 +218,6 @@ def _workspace(opened: Pass, workspace: Workspace) -> Tally:
             _unwrapped(key, tally)
     for model, columns in _sealed(of_thread=False):
         _columns(opened, model, columns, {"workspace_id": workspace.pk}, tally)
-    return tally
 
 
 def _thread_keys(thread: Thread, tally: Tally) -> Secrets | None:
@@ -287,6 +256,8 @@ def _is_destroyed(row: DataKey) -> bool:
 def _unwrapped(row: DataKey | WorkspaceKey, tally: Tally) -> envelope.DataKey:
     try:
         key = hierarchy.unwrapped(row)
+    except KeysUnavailable:
+        raise  # nothing is wrong with the row
     except CheckpointsError as error:
         raise Bad(type(row), row.pk, f"The key does not unwrap. {error}") from None
     tally.keys += 1
@@ -346,6 +317,8 @@ def _columns(
 def _open(opened: Pass, row: Model, column: str) -> None:
     try:
         opened.open(row, column)
+    except KeysUnavailable:
+        raise
     except CheckpointsError as error:
         raise Bad(type(row), row.pk, f"Its {column}: {error}") from None
     except ValueError:

@@ -60,10 +60,6 @@ ARCHIVED = {
         "UPDATE checkpoints_archive SET object_name = '../../etc/passwd'",
         "checkpoints.archive",
     ),
-    "another store": (
-        "UPDATE checkpoints_archive SET store = 's3'",
-        "checkpoints.archive",
-    ),
     "no journal": ("DELETE FROM checkpoints_deletion", "checkpoints.thread"),
     "content that is said to be here": (
         "UPDATE checkpoints_thread SET pruned_at = NULL WHERE pruned_at IS NOT NULL",

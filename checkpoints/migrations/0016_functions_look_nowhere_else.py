@@ -8,7 +8,12 @@ stayed out of the chain, and a trigger on that table would have run as the owner
 
 from django.db import migrations
 
-FUNCTIONS = ["checkpoints_audit_pends()", "checkpoints_content_stays()"]
+FUNCTIONS = [
+    "checkpoints_audit_pends()",
+    "checkpoints_blobs_stay()",
+    "checkpoints_content_stays()",
+    "checkpoints_deltas_stay()",
+]
 
 LAST = """
 DO $$ BEGIN
@@ -16,19 +21,18 @@ DO $$ BEGIN
                    current_schema());
 END $$
 """
-AS_BEFORE = {
-    "checkpoints_audit_pends()": "SET search_path FROM CURRENT",
-    "checkpoints_content_stays()": "RESET search_path",
-}
+
+
+AS_BEFORE = {"checkpoints_audit_pends()": "SET search_path FROM CURRENT"}
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0014_retention_tasks")]
+    dependencies = [("checkpoints", "0015_content_stays_by_statement")]
 
     operations = [
         migrations.RunSQL(
             LAST.format(function=function),
-            f"ALTER FUNCTION {function} {AS_BEFORE[function]}",
+            f"ALTER FUNCTION {function} {AS_BEFORE.get(function, 'RESET search_path')}",
         )
         for function in FUNCTIONS
     ]

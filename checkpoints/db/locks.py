@@ -1,4 +1,4 @@
-"""One process at a time: a lock in the database that ends with its connection."""
+"""One process at a time: locks of the database that end with whoever took them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from contextlib import contextmanager
 
 from django.db import connection
 
-_LOCKS = 0x484F4C44  # "HOLD": the class of our advisory locks in the database
+# Classes of our advisory locks in the database, so that equal names do not meet.
+DUTY = 0x484F4C44  # "HOLD"
+ARCHIVE = 0x41524348  # "ARCH"
+PACK = 0x5041434B  # "PACK"
 
 
 @contextmanager
-def alone(name: str) -> Iterator[bool]:
+def alone(space: int, name: str) -> Iterator[bool]:
     """Whether this block is the only one of its name, in any process.
 
     On a connection of its own: what is done in the block commits as it goes along.
@@ -21,7 +24,7 @@ def alone(name: str) -> Iterator[bool]:
         lock.set_autocommit(False)
         with lock.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [_LOCKS, name]
+                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [space, name]
             )
             [granted] = cursor.fetchone()
         yield granted
