@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError
 
-from agents.runs import retention
+from agents.runs import retention, roster
 from checkpoints.blobs.care import sweep_some
 from checkpoints.db import locks
 from checkpoints.db.locks import alone
@@ -38,6 +38,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("retention tasks", timedelta(seconds=2), retention.work_off),
     Duty("retention", timedelta(minutes=1), retention.sweep),
     Duty("orphans", timedelta(minutes=1), sweep_some),
+    Duty("roster", timedelta(minutes=1), roster.tidy),
 )
 
 
