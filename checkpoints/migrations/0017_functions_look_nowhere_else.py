@@ -27,7 +27,7 @@ AS_BEFORE = {"checkpoints_audit_pends()": "SET search_path FROM CURRENT"}
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0015_content_stays_by_statement")]
+    dependencies = [("checkpoints", "0016_branch_calls")]
 
     operations = [
         migrations.RunSQL(
