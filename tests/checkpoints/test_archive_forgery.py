@@ -16,7 +16,7 @@ import zstandard
 from django.db.models import Model
 
 from checkpoints import gate
-from checkpoints.access import Reason, SystemPrincipal, unscoped
+from checkpoints.access import SystemPrincipal
 from checkpoints.blobs import put, read
 from checkpoints.errors import BadArchive, CheckpointsError, MissingObject
 from checkpoints.keys import hierarchy
@@ -35,21 +35,17 @@ from checkpoints.models import (
     WorkspaceKey,
 )
 from checkpoints.pure.archived import Lines
-from tests.checkpoints.archives import grow, say, states
+from tests.checkpoints.archives import grow, say, states, stored
 from tests.checkpoints.packing import segments
 from tests.conftest import as_owner
 from tests.tampering import tamper
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 Change = Callable[[list[bytes]], list[bytes]]
-
-
-@pytest.fixture(autouse=True)
-def everything_visible(settings, tmp_path):
-    settings.BLOB_DIR = tmp_path / "blobs"
-    with unscoped(Reason.TEST):
-        yield
 
 
 @pytest.fixture
@@ -61,13 +57,9 @@ def archived(make_thread, alice) -> Archive:
     return made
 
 
-def of(archived: Archive) -> Source:
-    return source.stored(archived.store, archived.object_name)
-
-
 def changed(archived: Archive, change: Change) -> Source:
     """The archive with other lines."""
-    whole = of(archived)
+    whole = stored(archived)
     packed = b"".join(part.read() for part in whole.packed())
     text = zstandard.ZstdDecompressor().stream_reader(
         io.BytesIO(packed), read_across_frames=True
@@ -136,7 +128,7 @@ def test_a_changed_archive_is_refused(archived, name):
     with pytest.raises(BadArchive, match=says):
         restore(changed(archived, change))
     assert not CheckpointDelta.objects.exists()
-    assert restore(of(archived)).steps == archived.steps
+    assert restore(stored(archived)).steps == archived.steps
 
 
 def test_every_flipped_byte_of_the_file_is_noticed(archived, settings):
@@ -147,10 +139,10 @@ def test_every_flipped_byte_of_the_file_is_noticed(archived, settings):
         bad[at] ^= 0x10
         part.write_bytes(bytes(bad))
         with pytest.raises(CheckpointsError):
-            restore(of(archived))
+            restore(stored(archived))
         assert not CheckpointDelta.objects.exists()
     part.write_bytes(good)
-    assert restore(of(archived)).steps
+    assert restore(stored(archived)).steps
 
 
 def test_what_is_no_archive_and_one_without_keys_say_so(archived, tmp_path):
@@ -191,7 +183,7 @@ def test_blobs_and_segments_come_back_too(make_thread, alice):
     made = archive.write(thread.pk)
     assert expire.prune(made)
     assert not Blob.objects.exists()
-    restore(of(made))
+    restore(stored(made))
     assert states(thread.pk) == before
     pass_ = gate.admit(
         SystemPrincipal("test", thread.workspace_id), purpose="test", threads=[thread]
@@ -283,7 +275,7 @@ def test_what_is_read_a_second_time_is_not_believed_for_the_first(
     said.content = gate.seal(said, "content", "And a hotel.")
     said.save(force_insert=True)
     emptied = ("checkpoints.threadinput", {"id": str(said.pk), "content": None})
-    good, bad = of(archived), changed(archived, put_first(emptied))
+    good, bad = stored(archived), changed(archived, put_first(emptied))
     reads = [good.packed, good.packed, bad.packed]
     turning = dataclasses.replace(good, packed=lambda: reads.pop(0)())
     with pytest.raises(BadArchive, match="keys of its thread"):
@@ -307,7 +299,7 @@ def lose(thread_id: UUID) -> None:
 
 def with_keys(archived: Archive, change: Callable[[dict[str, Any]], object]) -> Source:
     """The archive with another file of keys beside it."""
-    whole = of(archived)
+    whole = stored(archived)
     document = json.loads(whole.keys())
     change(document)
     other = json.dumps(document).encode()
@@ -377,7 +369,7 @@ def test_no_file_of_keys_reaches_another_thread_or_workspace(
 
 
 def test_an_untouched_file_of_keys_brings_the_thread_back(archived):
-    whole = of(archived)
+    whole = stored(archived)
     lose(archived.thread_id)
     assert restore(whole).steps == archived.steps
     assert restore(whole).was_here
