@@ -7,14 +7,13 @@ same answer tells what else happened to the run meanwhile.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models.fields import NOT_PROVIDED
 
 from agents.models import Run, ToolCall
-from agents.pure.engine import Step
+from agents.runs.used import Used
 from checkpoints.log.append import Beside, Statement
 from checkpoints.models import ThreadInput
 
@@ -34,14 +33,17 @@ def told(columns: tuple[str | None, ...]) -> Told:
 
 
 def beside(
-    step: Step, *, proposed: ToolCall | None = None, settled: ToolCall | None = None
+    used: Used, *, proposed: ToolCall | None = None, settled: ToolCall | None = None
 ) -> Beside:
-    """For a step of the run, with at most one call."""
-    meta = step.meta
+    """For a step of the run, with at most one call; `used` is the run's with it.
+
+    Whoever holds the branch is the only one who counts.
+    """
     values: dict[str, Any] = {
-        "used_tokens": (meta.tokens_in or 0) + (meta.tokens_out or 0),
-        "used_cost": meta.cost if meta.cost is not None else Decimal(0),
-        "has_cost": meta.cost is not None,
+        "used_tokens": used.tokens,
+        "used_cost": used.cost,
+        "used_unpriced": used.unpriced,
+        "used_worked": used.worked.total_seconds(),
     }
     if proposed is not None:
         return Beside(_PROPOSING, values | _columns(proposed))
@@ -83,9 +85,10 @@ _COUNTED = f"""
     UPDATE {Run._meta.db_table}
     SET steps = steps + 1,
         attempts = 0,
-        tokens = tokens + %(used_tokens)s::bigint,
-        cost = CASE WHEN %(has_cost)s::boolean
-               THEN coalesce(cost, 0) + %(used_cost)s::numeric ELSE cost END
+        tokens = %(used_tokens)s,
+        cost = %(used_cost)s,
+        unpriced = %(used_unpriced)s,
+        worked = make_interval(secs => %(used_worked)s)
     WHERE id = %(run)s AND EXISTS (SELECT FROM moved)
     RETURNING cancel_requested
 )"""  # noqa: S608  # our own names; values are parameters

@@ -6,9 +6,11 @@ The state is kept in memory between steps by folding what was committed.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import fields, replace
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -21,6 +23,7 @@ from agents.runs.beside import UNTOLD, Told, beside, told
 from agents.runs.claim import Claim
 from agents.runs.doubt import see_through
 from agents.runs.ledger import Ledger
+from agents.runs.used import Used
 from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
 from checkpoints.log.append import (
@@ -45,8 +48,11 @@ class Progress:
     def __init__(self, held: Claim) -> None:
         self.writer: Writer = writer(held.branch, lease=held.lease)
         self.steps = held.run.steps
+        self.used = Used.by(held.run)
         self.state: State = {}
+        self.was_decided = False  # since this claim began: people's decisions came
         self._claim = held
+        self._since = time.monotonic()  # of what is not yet counted as work
         # Until a step has told: messages are looked for.
         self.told = Told(cancel_requested=False, messages=True)
         self._sent = self.writer  # as it is once the last step that was sent is there
@@ -121,16 +127,19 @@ class Progress:
         step = _without_secrets(step)
         failpoint("before commit")
         new: list[ToolCall] = []
+        now = time.monotonic()
+        used = self.used.and_(step, timedelta(seconds=now - self._since))
+        self._counted = used, now
 
         def with_it(stored: Sequence[Op]) -> Beside:
             self._stored = stored
             if step.call is not None:
                 result = stored[-1][2]["content"]
                 settled = self._ledger.settle(step.call, step, result)
-                return beside(step, settled=settled)
+                return beside(used, settled=settled)
             calls = unanswered(fold(self.state, stored), self.keys)
             new[:] = self._ledger.rows(calls, reply=step.id)
-            return beside(step, proposed=new[0] if len(new) == 1 else None)
+            return beside(used, proposed=new[0] if len(new) == 1 else None)
 
         checkpoint = self._checkpoint(step, actor_id, schema_version)
         # Rows of several calls take a statement of their own, which goes with the step.
@@ -174,6 +183,7 @@ class Progress:
         self.state = fold(self.state, self.writer.stored)
         self.told = told(self.writer.told)
         self.steps += 1
+        self.used, self._since = self._counted
         self.tell("stored a step")
 
     def _checkpoint(
