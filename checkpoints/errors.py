@@ -7,7 +7,7 @@
     ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
-    ├─ Pruned, BadArchive                                   content that went, its archive
+    ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
     ├─ BadToken, TokenRefused, TooManyRequests              a program's token
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
@@ -251,6 +251,14 @@ class BadArchive(CheckpointsError):
 
     code = "bad_archive"
     status = 422
+
+
+class BeingArchived(CheckpointsError):
+    """Another process is archiving this thread just now."""
+
+    code = "being_archived"
+    status = 409
+    retry = True
 
 
 class BadToken(CheckpointsError):

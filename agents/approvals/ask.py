@@ -18,6 +18,9 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Workspace
 
 DEFAULT_ALLOWED = ("approve", "edit", "reject")
+# It did not happen: run it again; it happened, with this result; leave it.
+IN_DOUBT_ALLOWED = ("respond", "approve", "reject")
+IN_DOUBT_RULE = "what came of a call is not known"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Request:
     tool: Tool
     arguments: dict[str, Any] = field(repr=False)
     rule: str = ""  # the rule that asks, where it is not the tool's own
+    # It was begun, and what came of it is not known: what was raised, or "".
+    in_doubt: str | None = None
 
 
 def ask(run: Run, requests: Sequence[Request]) -> list[Approval]:
@@ -55,13 +60,12 @@ def ask(run: Run, requests: Sequence[Request]) -> list[Approval]:
         asked = []
         for request in requests:
             call = calls[request.call.pk]
-            _wait(call, run, request.tool)
-            digest = digest_of(call, request.tool, request.arguments)
+            _wait(call, run, request)
             approval = known.get(call.pk)
             if approval is not None:
-                _renew(approval, run, digest)
+                _renew(approval, run, request, call)
             else:
-                approval = _approval(run, call, request, digest, next(numbers))
+                approval = _approval(run, call, request, next(numbers))
                 approval.save(force_insert=True)
             audit.record(
                 principal, "ask", obj=approval, via="worker", revision=approval.revision
@@ -71,10 +75,7 @@ def ask(run: Run, requests: Sequence[Request]) -> list[Approval]:
         return asked
 
 
-def _approval(
-    run: Run, call: ToolCall, request: Request, digest: bytes, number: int
-) -> Approval:
-    tool = request.tool
+def _approval(run: Run, call: ToolCall, request: Request, number: int) -> Approval:
     return Approval(
         number=number,
         workspace_id=call.workspace_id,
@@ -83,44 +84,61 @@ def _approval(
         run=run,
         call=call,
         checkpoint_id=call.reply_id,
-        kind=Approval.Kind.QUESTION if tool.question else Approval.Kind.APPROVAL,
-        risk=tool.risk,
-        rule=request.rule or (tool.rule.name if tool.rule else ""),
-        allowed=list(tool.rule.allowed if tool.rule else DEFAULT_ALLOWED),
-        digest=digest,
+        risk=request.tool.risk,
+        **_asked(request, call),
     )
 
 
-def _renew(approval: Approval, run: Run, digest: bytes) -> None:
+def _asked(request: Request, call: ToolCall) -> dict[str, Any]:
+    """What is asked, by which rule, and what may be said to it."""
+    tool, in_doubt = request.tool, request.in_doubt is not None
+    digest = digest_of(call, tool, request.arguments, in_doubt=in_doubt)
+    if in_doubt:
+        return {
+            "kind": Approval.Kind.UNKNOWN,
+            "rule": IN_DOUBT_RULE,
+            "allowed": list(IN_DOUBT_ALLOWED),
+            "digest": digest,
+        }
+    return {
+        "kind": Approval.Kind.QUESTION if tool.question else Approval.Kind.APPROVAL,
+        "rule": request.rule or (tool.rule.name if tool.rule else ""),
+        "allowed": list(tool.rule.allowed if tool.rule else DEFAULT_ALLOWED),
+        "digest": digest,
+    }
+
+
+def _renew(approval: Approval, run: Run, request: Request, call: ToolCall) -> None:
     """Pending again: what was decided before stays on record, and does not count.
 
     `run` may be another than the one that asked first: a retry.
     """
-    approval.run = run
-    approval.status = Approval.Status.PENDING
-    approval.revision += 1
-    approval.digest = digest
-    approval.decided_at = None
-    approval.decided_by = None
-    approval.save(
-        update_fields=[
-            "run",
-            "status",
-            "revision",
-            "digest",
-            "decided_at",
-            "decided_by",
-        ]
-    )
+    values = {
+        "run": run,
+        "status": Approval.Status.PENDING,
+        "revision": approval.revision + 1,
+        "decided_at": None,
+        "decided_by": None,
+        **_asked(request, call),
+    }
+    for name, value in values.items():
+        setattr(approval, name, value)
+    approval.save(update_fields=list(values))
     Approval.objects.filter(pk=approval.pk).update(asked_at=ClockTimestamp())
 
 
-def _wait(call: ToolCall, run: Run, tool: Tool) -> None:
+def _wait(call: ToolCall, run: Run, request: Request) -> None:
     call.run = run
-    call.status = ToolCall.Status.WAITING
-    call.effective = None
-    call.tool_version = tool.version
-    call.save(update_fields=["run", "status", "effective", "tool_version"])
+    call.tool_version = request.tool.version
+    if request.in_doubt is None:
+        call.status = ToolCall.Status.WAITING
+        call.effective = None
+    else:  # as it was tried
+        call.status = ToolCall.Status.UNKNOWN
+        call.error_class = request.in_doubt[:60]
+    call.save(
+        update_fields=["run", "status", "effective", "tool_version", "error_class"]
+    )
 
 
 def _numbers(run: Run, count: int) -> Any:

@@ -13,11 +13,14 @@ from checkpoints.keys.hierarchy import thread_keys, workspace_mac
 from checkpoints.models import DataKey
 
 
-def digest_of(call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> bytes:
+def digest_of(
+    call: ToolCall, tool: Tool, arguments: Mapping[str, Any], *, in_doubt: bool = False
+) -> bytes:
     """The digest of a request to run the call with these arguments.
 
     The tool's schema and rule are those of this process: a request that was shown
-    under others has another digest.
+    under others has another digest. `in_doubt`: it was tried, so many times, and what
+    came of that is not known; a decision holds for one more try.
     """
     return approval_digest(
         thread_keys(call.thread_id).mac,
@@ -33,6 +36,7 @@ def digest_of(call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> bytes
         arguments=arguments,
         policy_version=tool.rule.version if tool.rule else "none",
         agent_version=call.run.agent_version_id,
+        guards={"tried": call.attempts} if in_doubt else None,
     )
 
 

@@ -64,6 +64,8 @@ _STATUS = {
 def approve(approval: Approval, *, seen: Seen, by: UserPrincipal) -> Decision:
     """Let the call go ahead as it was shown; wake the run once every call is decided.
 
+    Of a call in doubt: it did not happen, and is made again.
+
     Raises AlreadyDecided when someone was faster, Stale when the request changed since
     it was shown, NotEligible when `by` may not decide it (it names the rule), and
     InvalidDecision when this request cannot be approved.
@@ -99,7 +101,10 @@ def edit(
 def reject(
     approval: Approval, *, seen: Seen, by: UserPrincipal, reason: str
 ) -> Decision:
-    """Refuse the call; the agent reads the reason. Raises as `approve`."""
+    """Refuse the call; the agent reads the reason. Raises as `approve`.
+
+    Of a call in doubt: leave it so.
+    """
     text = _text("reason", reason, "Say why: the agent reads it and can do better.")
     return _decide(approval, seen, by, Verdict.REJECT, {"reason": text})
 
@@ -107,8 +112,14 @@ def reject(
 def respond(
     approval: Approval, *, seen: Seen, by: UserPrincipal, response: str
 ) -> Decision:
-    """Answer a question; the answer is the call's result. Raises as `approve`."""
-    text = _text("response", response, "Write an answer, or reject the question.")
+    """Answer a question; the answer is the call's result. Raises as `approve`.
+
+    Of a call in doubt: it happened, and gave this.
+    """
+    empty = "Write an answer, or reject the question."
+    if approval.kind == Approval.Kind.UNKNOWN:
+        empty = "Write what it gave, or what you found: the agent goes on with it."
+    text = _text("response", response, empty)
     return _decide(approval, seen, by, Verdict.RESPOND, {"response": text})
 
 
@@ -157,6 +168,8 @@ def _decide(
         call = ToolCall.objects.for_user(by).select_related("reply", "run")
         called = call.get(pk=row.call_id)
         settled = settle(called) if settle else bytes(row.digest)
+        if row.kind == Approval.Kind.UNKNOWN:
+            content = {**(content or {}), "in_doubt": True}
         decision = Decision(
             workspace_id=row.workspace_id,
             thread_id=row.thread_id,

@@ -57,19 +57,22 @@ def verify(call: ToolCall, *, tool: Tool, opener: Pass) -> EffectiveArguments:
     # An edit makes a revision of its own; asking again makes another.
     if approval.revision != decision.revision + edited:
         raise ApprovalInvalid("The request changed after it was approved.")
-    if edited == (call.effective is None):
+    in_doubt = approval.kind == Approval.Kind.UNKNOWN
+    # What is in doubt was shown as it was tried: with the edits of an earlier decision.
+    if not in_doubt and edited == (call.effective is None):
         raise ApprovalInvalid("The record of the decision was altered.")
     proposed: dict[str, Any] = opener.open(call, "arguments")
     content = opener.open(decision, "content")
-    arguments = opener.open(call, "effective") if edited else proposed
-    shown, settled = digest_of(call, tool, proposed), digest_of(call, tool, arguments)
+    arguments = proposed if call.effective is None else opener.open(call, "effective")
+    settled = digest_of(call, tool, arguments, in_doubt=in_doubt)
+    shown = settled if in_doubt else digest_of(call, tool, proposed)
     if not equal(decision.digest, shown) or not equal(approval.digest, settled):
         raise ApprovalInvalid("This is not the request that was approved.")
     if edited and not same(content, {"arguments": arguments}):
         raise ApprovalInvalid("These are not the arguments that were decided.")
     _require_genuine(decision, content, settled)
     _require_right(decision)
-    return EffectiveArguments(arguments, edited, decision)
+    return EffectiveArguments(arguments, call.effective is not None, decision)
 
 
 def verify_answer(approval: Approval, *, opener: Pass) -> Decision:
@@ -83,6 +86,11 @@ def verify_answer(approval: Approval, *, opener: Pass) -> Decision:
     if not equal(approval.digest, decision.digest):
         raise ApprovalInvalid("This is not the request that was decided.")
     content = opener.open(decision, "content")
+    # What is said of a call in doubt means something else of any other.
+    if bool((content or {}).get("in_doubt")) != (
+        approval.kind == Approval.Kind.UNKNOWN
+    ):
+        raise ApprovalInvalid("This is not the request that was decided.")
     _require_genuine(decision, content, bytes(decision.digest))
     return decision
 

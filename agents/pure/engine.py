@@ -254,7 +254,7 @@ def unanswered(state: State, keys: Keys = call_key) -> list[Call]:
 def _call(raw: dict[str, Any], reply: UUID, ordinal: int, keys: Keys) -> Call:
     function = raw["function"]
     name, text = function.get("name"), function.get("arguments")
-    arguments, problem = parse_arguments(text)
+    arguments, problem, _ = parse_arguments(text)
     return Call(
         key=keys(reply, ordinal),
         reply=reply,
@@ -266,20 +266,23 @@ def _call(raw: dict[str, Any], reply: UUID, ordinal: int, keys: Keys) -> Call:
     )
 
 
-def parse_arguments(text: object) -> tuple[dict[str, Any] | None, str]:
-    """The arguments as a model wrote them, or what is wrong with them."""
+def parse_arguments(text: object) -> tuple[dict[str, Any] | None, str, list[str]]:
+    """The arguments as a model wrote them, or what is wrong with them.
+
+    And where in them text held lone surrogates, which were replaced.
+    """
     if text is None or text == "":
-        return {}, ""  # several servers write no arguments so
+        return {}, "", []  # several servers write no arguments so
     if not isinstance(text, str):
-        return None, "they are not text"
+        return None, "they are not text", []
     try:
         value = load_strict(text)
     except NotJson as error:
-        return None, str(error)
+        return None, str(error), []
     if not isinstance(value, dict):
-        return None, "they are not a JSON object"
-    cleaned: dict[str, Any] = clean(value)[0]
-    return cleaned, ""
+        return None, "they are not a JSON object", []
+    arguments, cleaned = clean(value)
+    return arguments, "", cleaned
 
 
 def _reply_id(message: dict[str, Any]) -> UUID:
@@ -363,6 +366,9 @@ def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
         return Finished(step, failure)
     message, cleaned = clean({**reply.message, "id": str(reply.id)})
     calls = calls_of(message)
+    for ordinal, call in enumerate(calls):
+        paths = parse_arguments(call["function"].get("arguments"))[2]
+        cleaned += [f"$.tool_calls[{ordinal}].arguments{path[1:]}" for path in paths]
     step = Step(
         id=reply.id,
         kind="model",

@@ -37,7 +37,7 @@ def begin(
         )
     _require_known(branch, version)
     grant = grant_for(by, branch.thread_id)
-    # After that row, which waits for whoever is just removing the thread's content.
+    # The caller has locked the branch, or made it: nobody is removing the content.
     _require_content(branch)
     return _ready(
         branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key

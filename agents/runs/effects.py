@@ -1,8 +1,8 @@
 """Calls with consequences: which may run, which wait for a person, which do neither.
 
 A worker that finds a call `executing` knows that it may have happened. It calls again,
-with the same key, only where the tool says that this is harmless; else the run stops
-and a person looks.
+with the same key, where the tool says that this is harmless, or that it did not happen
+(`reconcile`); else a person looks, and says what came of it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from agents.approvals.ask import Request, ask
 from agents.approvals.verify import EffectiveArguments, verify
 from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, UnknownTool
 from agents.models import Approval, ToolCall
+from agents.models.approvals import ApprovalQuerySet
 from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
 from agents.runs.claim import Claim
-from agents.runs.execute import IN_DOUBT, execute, in_doubt, once
+from agents.runs.execute import (
+    IN_DOUBT,
+    CallInDoubt,
+    execute,
+    once,
+    reconcile,
+    rest,
+)
 from agents.runs.ledger import Ledger
 from agents.tools import Tool
 from checkpoints.blobs import Contents
@@ -50,6 +58,9 @@ class Effects:
         self._contents = contents
         self._effective: dict[UUID, EffectiveArguments] = {}
         self._called: dict[UUID, ToolOutcome] = {}
+        # Calls that were begun: what came of it, None for nothing; or why nobody knows.
+        self._found: dict[UUID, ToolOutcome | None] = {}
+        self._in_doubt: dict[UUID, str] = {}
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -65,8 +76,12 @@ class Effects:
         match row.status:
             case Status.SUPERSEDED:
                 return Refuse(CANCELLED, title, "cancelled", row.tool)
+            case Status.UNKNOWN if self._is_being_asked(row):
+                return Ask(title, asked=True)
             case Status.UNKNOWN:
                 return Refuse(IN_DOUBT, title, "outcome_unknown", row.tool)
+        if tool is None and row.status == Status.EXECUTING:
+            return Refuse(IN_DOUBT, title, "outcome_unknown", row.tool)
         if tool is None:
             unknown = UnknownTool(call.name, sorted(self._tools))
             return Refuse(str(unknown), title, unknown.code)
@@ -75,8 +90,10 @@ class Effects:
                 return Ask(title, asked=True)
             case Status.EXECUTING if row.result is not None:
                 return RunIt()  # run() has what came of it
-            case Status.EXECUTING if once(tool):
-                return RunIt()  # run() leaves it in doubt
+            case Status.EXECUTING if once(tool) and self._must_ask(row, tool, title):
+                return Ask(title)
+            case Status.EXECUTING if self._found.get(row.pk) is not None:
+                return RunIt()  # run() has what came of it
             case Status.APPROVED | Status.EXECUTING if self._was_asked(row):
                 return self._verified(row, tool, call, title)
             case Status.EXECUTING:
@@ -84,13 +101,13 @@ class Effects:
         return self._new(row, tool, call, title)
 
     def run(self, call: Call) -> ToolOutcome:
-        """Raises CallBroke, Fenced and StoreUnavailable."""
+        """Raises CallBroke, CallInDoubt, Fenced and StoreUnavailable."""
         row, tool = self._ledger[call.key], self._tools[call.name]
         title = self.title(call.name, call.arguments)
         if (kept := self._ledger.kept(row, self._opener, title=title)) is not None:
             return kept
-        if row.status == Status.EXECUTING and once(tool):
-            return in_doubt(tool, title)
+        if (found := self._found.pop(row.pk, None)) is not None:
+            return found
         if row.status == Status.PROPOSED and self._in_fork(tool):
             row.recorded_from = source = self._ledger.recorded(row)
             assert source is not None  # consider() found it
@@ -104,17 +121,23 @@ class Effects:
         arguments: dict[str, Any] = (
             effective.arguments if effective else self._opener.open(row, "arguments")
         )
+        if row.status == Status.EXECUTING and once(tool):
+            rest(row.attempts)  # it did not happen, and broke a moment ago
         if tool.has_effects:
             self._ledger.intend(row)
             failpoint("after intent")
-        outcome = execute(
-            tool,
-            arguments,
-            key=row.pk,
-            title=title,
-            state=self.state,
-            recall=self._contents.restore,
-        )
+        try:
+            outcome = execute(
+                tool,
+                arguments,
+                key=row.pk,
+                title=title,
+                state=self.state,
+                recall=self._contents.restore,
+            )
+        except CallInDoubt as doubt:
+            self._in_doubt[row.pk] = str(doubt)
+            raise
         failpoint("after effect")
         if effective and effective.edited:
             told = f"{EDITED}{canonical(arguments).decode()}\n{outcome.content}"
@@ -136,8 +159,13 @@ class Effects:
         requests = []
         for call in calls:
             row, tool = self._ledger[call.key], self._tools[call.name]
-            own = tool.requires(tool.fit(call).arguments)
             arguments = self._opener.open(row, "arguments")
+            if row.pk in self._in_doubt or (once(tool) and self._was_in_doubt(row)):
+                why = self._in_doubt.get(row.pk, "")
+                tried = self._opener.open(row, "effective") or arguments
+                requests.append(Request(row, tool, tried, in_doubt=why))
+                continue
+            own = tool.requires(tool.fit(call).arguments)
             requests.append(Request(row, tool, arguments, rule="" if own else IN_FORK))
         ask(self._claim.run, requests)
 
@@ -155,8 +183,41 @@ class Effects:
             return RunIt() if self._ledger.recorded(row) else Ask(title)
         return Ask(title) if tool.requires(fitted.arguments) else RunIt()
 
+    def _must_ask(self, row: ToolCall, tool: Tool, title: str) -> bool:
+        """Whether nobody but a person can say what came of a call that was begun."""
+        if row.pk not in self._found:
+            try:
+                self._found[row.pk] = reconcile(
+                    tool,
+                    key=row.pk,
+                    title=title,
+                    state=self.state,
+                    tries=row.attempts,
+                )
+            except CallInDoubt as doubt:
+                self._in_doubt.setdefault(row.pk, str(doubt))
+                return True
+            self._in_doubt.pop(row.pk, None)
+        return False
+
+    def _approvals(self, row: ToolCall) -> ApprovalQuerySet:
+        return Approval.objects.for_run(self._claim.principal).filter(call=row)
+
     def _was_asked(self, row: ToolCall) -> bool:
-        return Approval.objects.for_run(self._claim.principal).filter(call=row).exists()
+        return self._approvals(row).exists()
+
+    def _was_in_doubt(self, row: ToolCall) -> bool:
+        return self._approvals(row).filter(kind=Approval.Kind.UNKNOWN).exists()
+
+    def _is_being_asked(self, row: ToolCall) -> bool:
+        """Asked what came of it, and the answer, if there is one, is not taken in yet."""
+        given_up = [
+            Approval.Status.EXPIRED,
+            Approval.Status.SUPERSEDED,
+            Approval.Status.CANCELLED,
+        ]
+        asked = self._approvals(row).filter(kind=Approval.Kind.UNKNOWN)
+        return asked.exclude(status__in=given_up).exists()
 
     def _verified(
         self, row: ToolCall, tool: Tool, call: Call, title: str

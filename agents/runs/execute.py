@@ -37,6 +37,16 @@ class CallBroke(AgentsError):
     retry = True
 
 
+class CallInDoubt(AgentsError):
+    """A call that must not happen twice broke, and may have had its effect.
+
+    The message is the name of what was raised. The call stays `executing`: considered
+    anew, its tool is asked what came of it, or a person is.
+    """
+
+    code = "outcome_unknown"
+
+
 def once(tool: Tool) -> bool:
     """Whether a second try could be a second effect."""
     return tool.has_effects and not tool.idempotent
@@ -51,11 +61,11 @@ def execute(
     state: State,
     recall: Recall = lambda value: value,
 ) -> ToolOutcome:
-    """Call the tool. Raises CallBroke, and StoreUnavailable when the tool asked for
-    working memory that cannot be read now, and may be called again.
+    """Call the tool. Raises CallBroke, CallInDoubt, and StoreUnavailable when the tool
+    asked for working memory that cannot be read now, and may be called again.
 
     A tool refuses with ToolError. Any other exception says nothing about whether the
-    effect took place: then it is tried again, where that is harmless, or left in doubt.
+    effect took place: then it is tried again, where that is harmless, or is in doubt.
     """
     started = time.monotonic()
     for tried in range(1, TRIES + 1):
@@ -79,14 +89,14 @@ def execute(
             if not tool.has_effects:
                 return _raised(tool, error, title, _since(started))
             if once(tool):
-                return in_doubt(tool, title)
+                raise CallInDoubt(type(error).__name__) from error
             if tried == TRIES:
                 raise CallBroke(
                     f"{title}: the tool failed {TRIES} times in a row "
                     f"({type(error).__name__}: {error}). Trying the run again repeats "
                     "this call with the same key, so it takes effect once at most."
                 ) from error
-            time.sleep(PAUSE * 2 ** (tried - 1))
+            rest(tried)
         else:
             return ToolOutcome(
                 content, title, tool.name, ops=context.ops, latency_ms=_since(started)
@@ -94,15 +104,53 @@ def execute(
     raise AssertionError("the last try returns or raises")
 
 
-def in_doubt(tool: Tool, title: str) -> ToolOutcome:
-    """What comes of a call that may have happened and must not happen twice."""
+def rest(tried: int) -> None:
+    """Before a call that broke is made again."""
+    time.sleep(PAUSE * 2 ** (tried - 1))
+
+
+def reconcile(
+    tool: Tool, *, key: UUID, title: str, state: State, tries: int
+) -> ToolOutcome | None:
+    """What came of a call that was begun and has no result, as its tool finds out.
+
+    None: it did not happen, and may be made (again). Raises CallInDoubt when the tool
+    cannot tell, or has no way to.
+    """
+    if tool.reconcile is None:
+        raise CallInDoubt
+    started = time.monotonic()
+    try:
+        found = tool.found(key=str(key), context=ToolContext(state))
+    except ResultNotKept as lost:
+        return _refused(tool, lost, title, _since(started))
+    except Exception as error:
+        # The edge of foreign code.
+        ids = {"ids": {"call": key, "tool": tool.name}}
+        logger.warning(
+            "a tool could not be asked about a call (%s)",
+            type(error).__name__,
+            extra=ids,
+        )
+        raise CallInDoubt(type(error).__name__) from error
+    if found is not None:
+        return ToolOutcome(
+            found,
+            title,
+            tool.name,
+            latency_ms=_since(started),
+            context={"reconciled": True},
+        )
+    if tries < TRIES:
+        return None
     return ToolOutcome(
-        IN_DOUBT,
+        f"The tool failed {tries} times in a row. It says that this did not happen.",
         title,
         tool.name,
         failed=True,
-        error_class="outcome_unknown",
-        stop=f"{title}: {IN_DOUBT[0].lower()}{IN_DOUBT[1:]}",
+        error_class="tool_broke",
+        latency_ms=_since(started),
+        context={"reconciled": True},
     )
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError
 
 from agents.runs import retention
 from checkpoints.blobs.care import sweep_some
+from checkpoints.db import locks
+from checkpoints.db.locks import alone
 from checkpoints.log.pack import Backlog
 
 logger = logging.getLogger(__name__)
-
-_LOCKS = 0x484F4C44  # "HOLD": the class of our advisory locks in the database
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Housekeeper:
             return False
         self._due[duty.name] = self._after(duty)
         try:
-            with alone(duty.name) if duty.alone else nullcontext(True) as granted:
+            with (
+                alone(locks.DUTY, duty.name) if duty.alone else nullcontext(True)
+            ) as granted:
                 if granted:
                     duty.act()
                 return granted
@@ -81,22 +83,3 @@ class Housekeeper:
 
     def _after(self, duty: Duty) -> float:
         return self._clock() + duty.every.total_seconds()
-
-
-@contextmanager
-def alone(name: str) -> Iterator[bool]:
-    """Whether this block is the only one of its name, in any process.
-
-    On a connection of its own: what is done in the block commits as it goes along.
-    """
-    lock = connection.copy()
-    try:
-        lock.set_autocommit(False)
-        with lock.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [_LOCKS, name]
-            )
-            [granted] = cursor.fetchone()
-        yield granted
-    finally:
-        lock.close()  # and with it the transaction that holds the lock

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 
 from agents.approvals.binding import last_decision
 from agents.approvals.verify import verify_answer
@@ -19,6 +20,7 @@ from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
 from agents.pure.labels import first_words
+from agents.pure.said import Said, flags, text_of
 from agents.runs.claim import Claim
 from checkpoints.clock import ClockTimestamp
 from checkpoints.gate import Pass, seal
@@ -28,8 +30,24 @@ from checkpoints.pure import ops
 
 NOBODY = "someone"
 UNDECIDED = "Nobody decided this in time, so it was not run."
+HAPPENED = "A person found out that this call took effect, and gave its result:"
+LEFT = (
+    "Whether this call took effect is not known, and it was not tried again. A person "
+    "left it so, and says:"
+)
 
 Status = ToolCall.Status
+
+# Of a call in doubt: what people said, nothing else. Left alone, it stays in doubt.
+_TAKEN_IN = Q(call__status=Status.WAITING) | Q(
+    call__status=Status.UNKNOWN,
+    kind=Approval.Kind.UNKNOWN,
+    status__in=[
+        Approval.Status.APPROVED,
+        Approval.Status.REJECTED,
+        Approval.Status.RESPONDED,
+    ],
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +68,10 @@ def messages(claim: Claim, opener: Pass) -> list[Arrival]:
         .undelivered()
         .select_related("author", "token")
     )
-    texts = opener.open_all(waiting, "content") if waiting else []
+    kept = opener.open_all(waiting, "content") if waiting else []
     arrived = [
-        _message(claim, said, text) for said, text in zip(waiting, texts, strict=True)
+        _message(claim, row, content)
+        for row, content in zip(waiting, kept, strict=True)
     ]
     # Their positions are their order; a clock that was set back does not change it.
     latest = accumulate((arrival.at for arrival in arrived), max)
@@ -68,7 +87,7 @@ def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival
         return []
     closed = (
         Approval.objects.for_run(claim.principal)
-        .filter(call__in=list(by_key), call__status=Status.WAITING)
+        .filter(_TAKEN_IN, call__in=list(by_key))
         .exclude(status=Approval.Status.PENDING)
         .select_related("call")
         .order_by("call__ordinal")
@@ -79,14 +98,15 @@ def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival
     ]
 
 
-def _message(claim: Claim, said: ThreadInput, text: str) -> Arrival:
-    step_id = uuid7()
+def _message(claim: Claim, said: ThreadInput, kept: Said) -> Arrival:
+    step_id, text = uuid7(), text_of(kept)
     message = {"id": str(step_id), "role": "user", "content": text}
     step = Step(
         id=step_id,
         kind=Checkpoint.Kind.INPUT,
         label=first_words(f"{said.token or _name(said.author)}: {text}"),
         ops=(ops.append("/messages", message),),
+        context=flags(kept),
     )
 
     def record() -> None:
@@ -108,6 +128,7 @@ def _decided(claim: Claim, opener: Pass, approval: Approval, call: Call) -> Arri
             "result": seal(row, "result", told),
             "result_checkpoint": step_id,
             "finished_at": ClockTimestamp(),
+            "error_class": "outcome_unknown" if status == Status.UNKNOWN else "",
         }
     step = Step(
         id=step_id,
@@ -134,6 +155,9 @@ def _meaning(
     An approval is verified just before the call runs (effects.py), the rest here.
     """
     who = _name(decision.by if decision else None)
+    in_doubt = approval.kind == Approval.Kind.UNKNOWN
+    if approval.status == Approval.Status.APPROVED and in_doubt:
+        return Status.APPROVED, f"{who}: it did not happen; run it again", None
     if approval.status == Approval.Status.APPROVED:
         edited = decision is not None and decision.verdict == Decision.Verdict.EDIT
         verb = "Edited and approved" if edited else "Approved"
@@ -143,11 +167,17 @@ def _meaning(
     try:
         content = opener.open(verify_answer(approval, opener=opener), "content")
     except ApprovalInvalid as invalid:
-        return Status.PROPOSED, f"Asked again: {invalid}", None
+        again = Status.EXECUTING if in_doubt else Status.PROPOSED
+        return again, f"Asked again: {invalid}", None
     if approval.status == Approval.Status.RESPONDED:
         answer = content["response"]
+        if in_doubt:
+            label = f"{who}: it happened: {answer}"
+            return Status.RESPONDED, label, f"{HAPPENED}\n{answer}"
         return Status.RESPONDED, f"{who}: {answer}", answer
     reason = content["reason"]
+    if in_doubt:
+        return Status.UNKNOWN, f"Left in doubt by {who}: {reason}", f"{LEFT} {reason}"
     told = f"A person rejected this call, so it was not run. Their reason: {reason}"
     return Status.REJECTED, f"Rejected by {who}: {reason}", told
 

@@ -94,6 +94,7 @@ class Ledger:
             ):
                 raise Fenced("Another worker took the branch before the call.")
         row.status = Status.EXECUTING
+        row.attempts += 1
 
     def keep(self, key: UUID, outcome: ToolOutcome) -> None:
         """Keep what came of a call whose step cannot be stored now, for the next claim.

@@ -28,7 +28,7 @@ from agents.pure.engine import (
 from agents.runs import finish, incoming, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
-from agents.runs.execute import CallBroke
+from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
@@ -38,7 +38,7 @@ from checkpoints import gate, stores
 from checkpoints.blobs import Contents
 from checkpoints.errors import KeysUnavailable, StoreUnavailable
 from checkpoints.failpoints import failpoint
-from checkpoints.log import hydrate, retention
+from checkpoints.log import hydrate, rules
 from checkpoints.log.append import Writer
 from checkpoints.models import Checkpoint
 
@@ -141,7 +141,7 @@ class Runner:
         self._opener = gate.admit(
             held.principal, purpose="run", threads=[held.run.thread]
         )
-        self._most = retention.most_steps(held.run.workspace_id, held.agent.name)
+        self._most = rules.most_steps(held.run.workspace_id, held.agent.name)
         self._others = 0
         if self._most is not None:
             steps = Checkpoint.objects.for_run(held.principal).count()
@@ -188,6 +188,10 @@ class Runner:
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))
             return True
+        except CallInDoubt:
+            return (
+                False  # considered anew: its tool is asked what came of it, or people
+            )
         match outcome:
             case Continue(step):
                 with self._keeping(step), transaction.atomic():

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
 from agents.models import Approval, Run
 from agents.pure.labels import first_words
+from agents.pure.said import Said, flags, said, text_of
 from agents.runs.begin import (
     abandon_calls,
     begin,
@@ -67,7 +68,8 @@ def start_run(
         group is None or group.pk not in by.groups
     ):
         raise NotPermitted("A thread is shared with a group by one who is in it.")
-    text = _said(message)
+    kept = _said(message)
+    text = text_of(kept)
     if (first := _by_key(by, request_key)) is not None:
         return first
     spec = registry.agent(agent)
@@ -98,6 +100,7 @@ def start_run(
                 group=group,
                 request_key=request_key,
                 actor_id=by.user_id,
+                context=flags(kept),
             )
             run = begin(branch, version, by=by, request_key=request_key)
             audit.record(by, "start", obj=run, thread=branch.thread_id)
@@ -128,8 +131,8 @@ def send_message(
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
-    text = _said(message)
-    said = ThreadInput(
+    kept = _said(message)
+    waiting = ThreadInput(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,
         branch=branch,
@@ -137,13 +140,13 @@ def send_message(
         token_id=token_of(by),
         request_key=request_key,
     )
-    said.content = gate.seal(said, "content", text)
+    waiting.content = gate.seal(waiting, "content", kept)
     try:
         with transaction.atomic():
             # A run that is about to end here waits for this lock, or we for it.
             locked = lock(branch.pk)
-            said.save(force_insert=True)
-            audit.record(by, "message", obj=said, branch=branch.pk)
+            waiting.save(force_insert=True)
+            audit.record(by, "message", obj=waiting, branch=branch.pk)
             live = live_run(locked)
             if live is not None and not _makes_way(live, by):
                 if live.needs_owner:
@@ -167,7 +170,7 @@ def send_message(
         if whose != (branch.pk, by.user_id, token_of(by)):
             raise NotPermitted(threads.NOT_YOURS) from None
         return first
-    return said
+    return waiting
 
 
 def fork_run(
@@ -195,16 +198,21 @@ def fork_run(
         state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
-    ops, label = edit_ops(state, replace(edits, **clean(vars(edits))[0]))
+    values, cleaned = clean(vars(edits))
+    ops, label = edit_ops(state, replace(edits, **values))
     with transaction.atomic():
-        branch = threads.fork(
-            checkpoint,
-            name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
-            by_id=by.user_id,
-            ops=ops,
-            label=first_words(f"{by.name}: {label}"),
-            request_key=request_key,
-        )
+        try:
+            branch = threads.fork(
+                checkpoint,
+                name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
+                by_id=by.user_id,
+                ops=ops,
+                label=first_words(f"{by.name}: {label}"),
+                context={"cleaned": cleaned} if cleaned else None,
+                request_key=request_key,
+            )
+        except (Pruned, Shredded) as gone:
+            raise NotPermitted(str(gone)) from None
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
             made = begin(locked, version_for(locked, agent), by=by)
@@ -348,8 +356,8 @@ def _require_thread(by: Actor, thread_id: UUID) -> None:
         raise NotPermitted("This thread is not shared with you.")
 
 
-def _said(message: str) -> str:
-    text: str = clean(message.replace("\r\n", "\n").strip())[0]
-    if not text:
+def _said(message: str) -> Said:
+    kept = said(message)
+    if not text_of(kept):
         raise EmptyMessage
-    return text
+    return kept

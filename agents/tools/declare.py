@@ -45,6 +45,7 @@ _REASON_SCHEMA = {
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what providers take
 
 F = TypeVar("F", bound=Callable[..., Any])
+Reconcile = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Tool:
     rule: Rule | None  # None: never asks
     question: bool
     version: str
+    # Finds out what came of a call by its key; None: it cannot.
+    reconcile: Reconcile | None = field(default=None, repr=False)
 
     @property
     def has_effects(self) -> bool:
@@ -185,14 +188,18 @@ class Tool:
         Raises what the tool raises, ArgumentsDoNotFit, and ResultNotKept.
         """
         values = self.validate(arguments)[1]
-        given: dict[str, Any] = {"key": IdempotencyKey(key), "ctx": context}
-        for kind, parameter in self.signature.injected.items():
-            values[parameter] = given[kind]
-        result = self.function(**values)
-        try:
-            return as_text(result)
-        except NotStorable as problem:
-            raise ResultNotKept(str(problem)) from problem
+        values |= _given(self.signature, key, context)
+        return _kept(self.function(**values))
+
+    def found(self, *, key: str, context: ToolContext) -> str | None:
+        """What the tool finds of a call that began: its result, or None: no such call.
+
+        Raises what `reconcile` raises, and ResultNotKept.
+        """
+        assert self.reconcile is not None  # the caller looked
+        signature = Signature(self.reconcile, self.name)
+        result = self.reconcile(**_given(signature, key, context))
+        return None if result is None else _kept(result)
 
     def _without_reason(
         self, arguments: Mapping[str, Any] | None
@@ -214,6 +221,9 @@ class Tool:
             "title": self.template,
             "rule": self.rule.name if self.rule else None,
             "rule_version": self.rule.version if self.rule else None,
+            "reconcile": _source_version(self.reconcile, {})
+            if self.reconcile
+            else None,
         }
 
 
@@ -314,6 +324,7 @@ def tool(
     question: bool = False,
     version: str | None = None,
     describe: str | None = None,
+    reconcile: Reconcile | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -328,12 +339,18 @@ def tool(
     question: bool = False,
     version: str | None = None,
     describe: str | None = None,
+    reconcile: Reconcile | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool.
 
     `effect` undeclared means "external". A tool with effects and no `approve` asks
     each time; `approve=never` says that it need not. A `question` is put to a
     person, whose answer is the result: the function itself never runs.
+
+    `reconcile` is a function of the call's key (and ToolContext, if it likes) that finds
+    out what came of a call whose worker stopped: the result as the tool would have given
+    it, None when it did not happen. It raises when it cannot tell; then, or without
+    one, a person is asked.
     """
 
     def declare(function: Callable[..., Any]) -> Tool:
@@ -363,6 +380,7 @@ def tool(
             rule=_rule(called, effect_, approve, question),
             question=question,
             version=version or _source_version(function, signature.schema),
+            reconcile=_reconcile(called, effect_, idempotent, reconcile),
         )
 
     return declare(function) if function is not None else declare
@@ -388,6 +406,38 @@ def _rule(
     if approve is never or effect in ("none", "read"):
         return None
     return Rule(f"{name} has effects")
+
+
+def _reconcile(
+    name: str, effect: Effect, idempotent: bool, reconcile: Reconcile | None
+) -> Reconcile | None:
+    if reconcile is None:
+        return None
+    if effect in ("none", "read") or idempotent:
+        raise BadDeclaration(
+            f"Tool {name!r}: reconcile is for calls that must not happen twice; this "
+            "one may simply be made again."
+        )
+    if taken := sorted(Signature(reconcile, name).schema["properties"]):
+        raise BadDeclaration(
+            f"Tool {name!r}: reconcile takes the call's key (IdempotencyKey), and a "
+            f"ToolContext if it likes, not {taken}."
+        )
+    return reconcile
+
+
+def _given(signature: Signature, key: str, context: ToolContext) -> dict[str, Any]:
+    """What a function gets from us, by the names of its parameters."""
+    ours: dict[str, Any] = {"key": IdempotencyKey(key), "ctx": context}
+    return {parameter: ours[kind] for kind, parameter in signature.injected.items()}
+
+
+def _kept(result: Any) -> str:
+    """Raises ResultNotKept."""
+    try:
+        return as_text(result)
+    except NotStorable as problem:
+        raise ResultNotKept(str(problem)) from problem
 
 
 def _source_version(function: Callable[..., Any], schema: Schema) -> str:

@@ -1,7 +1,7 @@
 """Blobs: large values of a thread's state, sealed and kept in an object store.
 
-    ops = offload(thread, step.ops)     what a step stores: references for what is large
-    contents = Contents(pass_, thread)  and back: contents.restore(message)
+    ops, ids = offload(thread, step.ops)    what a step stores: references to what is large
+    contents = Contents(pass_, thread)      and back: contents.restore(message)
 
 A blob's object is written, made durable, read back and opened before its row exists; the
 row commits with the step that refers to it. Its id is a keyed digest of its content, so
@@ -105,8 +105,8 @@ def ref_to(blob: Blob, words: str = "") -> Ref:
     return refs.ref(blob.pk, blob.size, blob.media_type, words)
 
 
-def offload(thread: Thread, ops: Sequence[Op]) -> Sequence[Op]:
-    """The operations as they are to be stored: large values put away as blobs.
+def offload(thread: Thread, ops: Sequence[Op]) -> tuple[Sequence[Op], list[UUID]]:
+    """The operations as they are to be stored: large values put away, as these blobs.
 
     Cheap where nothing is large. Raises as `put` does, and NotStorable for operations
     that are no JSON.
@@ -122,7 +122,7 @@ def offload(thread: Thread, ops: Sequence[Op]) -> Sequence[Op]:
         return ref_to(made[name], large.words)
 
     kept = refs.extract_ops(ops, most, take)
-    return kept if made else ops
+    return (kept if made else ops), [blob.pk for blob in made.values()]
 
 
 class Contents:

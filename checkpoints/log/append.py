@@ -87,7 +87,8 @@ def commit(writer: Writer, step: NewStep) -> Writer:
         return _write(writer, step, plain)
     thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
     with transaction.atomic():  # blobs' rows go with the step, or not at all
-        step = replace(step, ops=blobs.offload(thread, step.ops))
+        ops, put_away = blobs.offload(thread, step.ops)
+        step = replace(step, ops=ops, blobs=put_away)
         return _write(writer, step, step.plain())
 
 

@@ -7,40 +7,43 @@ is removed here: that is `retention`'s, after a grace period.
 
 from __future__ import annotations
 
-import hmac
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db import connection, transaction
+from django.db.models import Model, QuerySet
 from psycopg import IsolationLevel
 
 from checkpoints import audit, gate, stores
 from checkpoints.access import Principal, Reason, SystemPrincipal
 from checkpoints.clock import ClockTimestamp, now
-from checkpoints.errors import CheckpointsError, MissingObject, NotPermitted
+from checkpoints.db import locks
+from checkpoints.errors import (
+    BeingArchived,
+    CheckpointsError,
+    NotPermitted,
+    Pruned,
+    Shredded,
+)
 from checkpoints.failpoints import failpoint
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
-from checkpoints.log import rows, source, verify_archive
-from checkpoints.models import (
-    Archive,
-    Blob,
-    Branch,
-    DataKey,
-    RetentionPolicy,
-    Thread,
-    WorkspaceKey,
+from checkpoints.log import content, rows, source, verify_archive
+from checkpoints.log.archive_care import (
+    begin_anew,
+    discard,
+    fingerprint,
+    hold,
+    is_current,
+    wrapped_keys,
 )
+from checkpoints.models import Archive, Blob, RetentionPolicy, Thread
 from checkpoints.pure.archived import CHUNK, Lines, Row, split
 from checkpoints.stores.mark import require_same
 
-KEYS_FORMAT = "holdpoint archive keys"
 TASK = "archive"
 
 _Status = Archive.Status
@@ -58,12 +61,30 @@ def write(
 
     One that was begun and not finished is begun anew; one that is verified and still
     shows the thread as it is, is returned. Raises Shredded, NotPermitted when the
-    thread's content is not here, StoreUnavailable, and what `verify` raises for a
-    thread that is damaged: such a one keeps its rows.
+    thread's content is not here, BeingArchived when another process is at it,
+    StoreUnavailable, and what `verify` raises for a thread that is damaged: such a one
+    keeps its rows, and the archive is given up.
     """
-    archive, thread = _begin(thread_id, by, policy)
-    if archive.status == _Status.VERIFIED:
-        return archive
+    with locks.alone(locks.ARCHIVE, str(thread_id)) as granted:
+        if not granted:
+            raise BeingArchived(
+                f"Thread {short(thread_id)} is being archived by another process. Try"
+                " again in a moment."
+            )
+        archive, thread = _begin(thread_id, by, policy)
+        if archive.status == _Status.VERIFIED:
+            return archive
+        try:
+            return _write(archive, thread, by, via)
+        except CheckpointsError as problem:
+            # Where trying again helps, it is begun anew.
+            if not problem.retry and not discard(archive):
+                source.delete(archive.store, archive.object_name)
+            raise
+
+
+def _write(archive: Archive, thread: Thread, by: Principal | None, via: str) -> Archive:
+    hierarchy.thread_keys(thread.pk)  # Shredded
     pass_ = gate.admit(
         SystemPrincipal(TASK, thread.workspace_id), purpose="archive", threads=[thread]
     )
@@ -71,11 +92,16 @@ def write(
     require_same(store)
     parts = source.Parts(store, name)
     with _one_moment():
-        store.write(source.keys_name(name), _keys(thread))
-        failpoint("archive: keys written")
         steps = _write_lines(thread, archive, parts)
     digest = parts.close()
     failpoint("archive: written")
+    # Last, so that no key that a record names was made after them; and with the row
+    # locked, so that they are not written beside an archive that was shredded meanwhile.
+    with transaction.atomic():
+        if not hold(archive):
+            raise _gone(thread.pk)
+        store.write(source.keys_name(name), wrapped_keys(thread))
+    failpoint("archive: keys written")
     verify_archive.verify(pass_, source.stored(archive.store, name))
     failpoint("archive: read back")
     with transaction.atomic():
@@ -95,68 +121,10 @@ def write(
                 archive=archive.pk,
                 count=steps,
             )
-    if not done:  # another process began it anew meanwhile
-        source.delete(archive.store, name)
+    if not done:  # the thread was shredded, and its archives with it
+        raise _gone(thread.pk)
     archive.refresh_from_db()
     return archive
-
-
-def discard(archive: Archive) -> None:
-    """Give an archive up. Its row says so last: until then, this is done again."""
-    source.delete(archive.store, archive.object_name)
-    Archive.objects.unscoped(Reason.ARCHIVE).filter(pk=archive.pk).update(
-        status=_Status.DELETED
-    )
-
-
-def give_up(thread_id: UUID) -> None:
-    """Discard what was written of a thread that could not be archived."""
-    begun = Archive.objects.unscoped(Reason.ARCHIVE).filter(
-        thread_id=thread_id, status=_Status.WRITING
-    )
-    for archive in begun:
-        discard(archive)
-
-
-def write_keys_anew(archive: Archive) -> None:
-    """Bring the wrapped keys beside an archive to what the database has now.
-
-    After the key-encryption key was rotated: else an empty database would need the old
-    one. The keys of the archive before are removed only once the new ones are there.
-    """
-    store = stores.of(archive.store)
-    name = source.keys_name(archive.object_name)
-    wanted = _keys(Thread.objects.unscoped(Reason.ARCHIVE).get(pk=archive.thread_id))
-    try:
-        if store.read(name) == wanted:
-            return
-        # An object is never overwritten. The keys are in the database, so that being
-        # killed between the two loses nothing: the next call writes them.
-        store.delete(name)
-    except MissingObject:
-        pass
-    store.write(name, wanted)
-
-
-def fingerprint(thread_id: UUID) -> Row:
-    """What tells whether a thread went on since: its branches' heads, and its rows."""
-    heads = (
-        Branch.objects.unscoped(Reason.ARCHIVE)
-        .filter(thread_id=thread_id)
-        .values_list("pk", "head_step", "head_mac")
-    )
-    counted = {
-        model._meta.label_lower: rows.of_thread(model, thread_id).count()
-        for model in rows.models_of_threads()
-        # Packing moves steps from one to the other; the heads cover both.
-        if model not in rows.OPERATIONS
-    }
-    return {
-        "heads": {
-            str(pk): f"{step}:{bytes(mac).hex()}" for pk, step, mac in sorted(heads)
-        },
-        "rows": counted,
-    }
 
 
 def _begin(
@@ -169,59 +137,36 @@ def _begin(
             f"The content of thread {short(thread_id)} is not here: it went on"
             f" {thread.pruned_at:%Y-%m-%d}."
         )
-    hierarchy.thread_keys(thread_id)  # Shredded
     archives = Archive.objects.unscoped(Reason.ARCHIVE).filter(thread=thread)
     archive = archives.filter(status__in=_IN_WORK).first()
     if archive is not None and archive.status == _Status.VERIFIED:
         if is_current(archive):
             return archive, thread
-        discard(archive)
+        if not discard(archive):
+            raise _gone(thread_id)
         archive = None
-    name, kind = stores.new_name("archive"), stores.configured().kind
     if archive is not None:
-        source.delete(archive.store, archive.object_name)
-        archives.filter(pk=archive.pk, status=_Status.WRITING).update(
-            store=kind, object_name=name, created_at=ClockTimestamp()
-        )
-        archive.refresh_from_db()
+        if not begin_anew(archive):
+            raise _gone(thread_id)
         return archive, thread
-    user_id = getattr(by, "user_id", None)
-    try:
-        archive = Archive.objects.create(
-            workspace_id=thread.workspace_id,
-            thread=thread,
-            store=kind,
-            object_name=name,
-            policy=policy,
-            requested_by_id=user_id,
-        )
-    except IntegrityError:
-        raise NotPermitted(
-            f"Thread {short(thread_id)} is being archived by another process."
-        ) from None
+    archive = Archive.objects.create(
+        workspace_id=thread.workspace_id,
+        thread=thread,
+        store=stores.configured().kind,
+        object_name=stores.new_name("archive"),
+        policy=policy,
+        requested_by_id=getattr(by, "user_id", None),
+    )
     return archive, thread
 
 
-def is_current(archive: Archive) -> bool:
-    """Whether a verified archive is still there and shows its thread as it is."""
+def _gone(thread_id: UUID) -> CheckpointsError:
+    """Why an archive is not what it was when this process began it."""
     try:
-        reader = source.stored(archive.store, archive.object_name).read()
-    except CheckpointsError as problem:
-        if problem.retry:
-            raise
-        return False
-    return bool(reader.manifest["thread"] == fingerprint(archive.thread_id))
-
-
-def is_undamaged(archive: Archive) -> bool:
-    """Whether a verified archive's bytes are those that were verified."""
-    digest = sha256()
-    try:
-        for part in source.stored(archive.store, archive.object_name).packed():
-            digest.update(part.read())
-    except MissingObject:
-        return False
-    return hmac.compare_digest(digest.digest(), bytes(archive.digest))
+        content.require(thread_id)
+    except (Pruned, Shredded) as gone:
+        return gone
+    return NotPermitted(f"The archive of thread {short(thread_id)} was given up.")
 
 
 def _mine(archive: Archive) -> Any:
@@ -313,25 +258,3 @@ def _want(
 ) -> None:
     ids = of.order_by().exclude(**{column: None}).values_list(column).distinct()
     wanted.setdefault(target, set()).update(pk for (pk,) in ids)
-
-
-def _keys(thread: Thread) -> bytes:
-    """Every wrapped key that a row of the archive may need, as JSON."""
-    of_workspace = {"workspace_id": thread.workspace_id}
-    wanted: dict[type[Model], Any] = {
-        WorkspaceKey: rows.everything(WorkspaceKey).filter(**of_workspace),
-        DataKey: rows.everything(DataKey).filter(
-            Q(thread=thread) | Q(thread=None), **of_workspace
-        ),
-    }
-    document = {
-        "format": KEYS_FORMAT,
-        "version": 1,
-        **{
-            model._meta.label_lower: [
-                rows.to_json(model, values) for values in rows.pages(model, found)
-            ]
-            for model, found in wanted.items()
-        },
-    }
-    return json.dumps(document, indent=1, sort_keys=True).encode()

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Never
 from uuid import UUID
 
+from django.db import connection
+
 from checkpoints.access import Reason
 from checkpoints.errors import Pruned, Shredded
 from checkpoints.ids import short
 from checkpoints.log import rows
-from checkpoints.models import Archive, Blob, Deletion, Thread
+from checkpoints.models import Archive, Blob, Branch, Deletion, Thread
 
 BY_POLICY = "the retention policy"
 
@@ -59,6 +61,20 @@ def require(thread_id: UUID) -> None:
     """Raises Pruned or Shredded, with when, by whom and the way back, unless it is here."""
     if not is_here(thread_id):
         explain(thread_id)
+
+
+def keep(branch_id: UUID, thread_id: UUID) -> None:
+    """From here on nobody removes the thread's content, until the open transaction ends.
+
+    No step waits for this lock. Raises as `require` does.
+    """
+    with connection.cursor() as cursor:
+        # A foreign key's lock would come at commit, which is too late to ask.
+        cursor.execute(_KEEP, [branch_id])
+    require(thread_id)
+
+
+_KEEP = f"SELECT FROM {Branch._meta.db_table} WHERE id = %s FOR KEY SHARE"  # our own name; the value is a parameter
 
 
 def explain(thread_id: UUID) -> Never:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, Value
+from django.db.models import F, Q, Value
 from django.db.models.expressions import Combinable
 
 from checkpoints import audit, gate, stores
@@ -24,7 +24,7 @@ from checkpoints.failpoints import failpoint
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log import archive as archives
-from checkpoints.log import content
+from checkpoints.log import archive_care, content
 from checkpoints.models import Archive, Branch, Deletion, RetentionPolicy, Thread
 
 _What = Deletion.What
@@ -102,11 +102,11 @@ def prune(
         if archive.status != _Status.VERIFIED:
             return archive.status == _Status.PRUNED
         require_free(thread, work)
-        whole = archives.is_current(archive) and archives.is_undamaged(archive)
+        whole = archive_care.is_current(archive) and archive_care.is_undamaged(archive)
         if whole:
-            journaled = _journal(
-                thread, _What.ARCHIVED, archive.policy, by, steps=archive.steps
-            )
+            # Whoever read a branch before, and is about to append, appends nothing.
+            thread.branches.update(fence=F("fence") + 1)
+            journaled = _journal(thread, _What.ARCHIVED, archive.policy, by)
             objects = content.remove(thread)
             Archive.objects.unscoped(Reason.ARCHIVE).filter(pk=archive.pk).update(
                 status=_Status.PRUNED, pruned_at=ClockTimestamp()
@@ -122,7 +122,7 @@ def prune(
             )
             failpoint("prune: before commit")
     if not whole:
-        archives.discard(archive)
+        archive_care.discard(archive)
         return False
     failpoint("prune: committed")
     remove_objects(objects)
@@ -140,35 +140,35 @@ def shred(
 ) -> Deletion:
     """Destroy a thread's keys, and with them its content wherever copies of it lie.
 
-    Archives and blobs go, too. Done twice, it gives the first time's journal row. Raises
-    NotPermitted while the thread is held, pinned or at work, and StoreUnavailable when
-    objects could not be removed; they can be noise only, and are removed later.
+    Archives and blobs go, too. Done again, it ends what the first time began, and gives
+    its journal row. Raises NotPermitted while the thread is held, pinned or at work, and
+    StoreUnavailable when objects could not be removed; they can be noise only, and are
+    removed later.
     """
+    objects: list[tuple[str, str]] = []
     with transaction.atomic():
         thread = _lock(thread_id)
         done = content.last_deletion(thread_id)
-        if done is not None and done.what == _What.SHREDDED:
-            return done
-        require_free(thread, work)
-        steps = thread.checkpoints.count()
-        done = _journal(thread, _What.SHREDDED, policy, by, steps=steps, reason=reason)
-        hierarchy.destroy_thread_keys(
-            thread_id, by_id=by.user_id if by else None, via=via
-        )
-        objects = content.remove(thread)
-        audit.record(
-            by or SystemPrincipal(archives.TASK, thread.workspace_id),
-            "shred",
-            obj=thread,
-            via=via,
-            deletion=done.pk,
-            count=steps,
-        )
+        if done is None or done.what != _What.SHREDDED:
+            require_free(thread, work)
+            done = _journal(thread, _What.SHREDDED, policy, by, reason=reason)
+            hierarchy.destroy_thread_keys(
+                thread_id, by_id=by.user_id if by else None, via=via
+            )
+            objects = content.remove(thread)
+            audit.record(
+                by or SystemPrincipal(archives.TASK, thread.workspace_id),
+                "shred",
+                obj=thread,
+                via=via,
+                deletion=done.pk,
+                count=done.steps,
+            )
         failpoint("shred: before commit")
     failpoint("shred: committed")
-    remove_objects(objects)
     for archive in of_shredded().filter(thread_id=thread_id):
-        archives.discard(archive)
+        archive_care.discard(archive)
+    remove_objects(objects)
     return done
 
 
@@ -189,17 +189,27 @@ def remove_objects(objects: Iterable[tuple[str, str]]) -> None:
 
 
 def _lock(thread_id: UUID) -> Thread:
-    """The thread and its branches, locked: no run begins there, and nothing is appended."""
+    """The thread and its branches, locked: nothing begins there, is appended or packed.
+
+    Not the thread's key: who holds a branch, and inserts a row of its thread, would wait
+    for us as we wait for the branch.
+    """
     thread = (
-        Thread.objects.unscoped(Reason.ARCHIVE).select_for_update().get(pk=thread_id)
+        Thread.objects.unscoped(Reason.ARCHIVE)
+        .select_for_update(no_key=True)
+        .get(pk=thread_id)
     )
-    list(
+    branches = (
         Branch.objects.unscoped(Reason.ARCHIVE)
         .filter(thread=thread)
         .order_by("pk")
         .select_for_update()
-        .values_list("pk")
+        .values_list("pk", flat=True)
     )
+    # Again, until none is new: a fork may have come while we waited for the others.
+    known: list[UUID] | None = None
+    while (found := list(branches.all())) != known:
+        known = found
     return thread
 
 
@@ -209,7 +219,6 @@ def _journal(
     policy: RetentionPolicy | None,
     by: Principal | None,
     *,
-    steps: int,
     reason: str = "",
 ) -> Deletion:
     """The journal's row, then the mark: the database lets content go after both only."""
@@ -219,7 +228,7 @@ def _journal(
         what=what,
         policy=policy,
         by_id=by.user_id if isinstance(by, UserPrincipal) else None,
-        steps=steps,
+        steps=thread.checkpoints.count(),
     )
     if reason:
         row.reason = gate.seal(row, "reason", reason)

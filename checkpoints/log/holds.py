@@ -28,9 +28,8 @@ def hold(thread: Thread, *, by: UserPrincipal, reason: str) -> bool:
     if thread.pruned_at is not None:
         raise NotPermitted("Its content is not here. Restore it, then hold it.")
     sealed = gate.seal(thread, "hold_reason", reason)
-    return _change(
-        thread, by, "hold", {"legal_hold": False}, legal_hold=True, hold_reason=sealed
-    )
+    here = {"legal_hold": False, "pruned_at": None}  # it may go at this moment
+    return _change(thread, by, "hold", here, legal_hold=True, hold_reason=sealed)
 
 
 def lift(thread: Thread, *, by: UserPrincipal) -> bool:
@@ -59,7 +58,7 @@ def _change(
     thread: Thread,
     by: UserPrincipal,
     action: str,
-    was: dict[str, bool],
+    was: dict[str, bool | None],
     **columns: object,
 ) -> bool:
     with transaction.atomic():

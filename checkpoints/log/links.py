@@ -22,7 +22,7 @@ from checkpoints.access import Reason
 from checkpoints.errors import BrokenChain, CheckpointsError, DecryptionError
 from checkpoints.ids import made_at, short
 from checkpoints.log.record import COLUMNS
-from checkpoints.log.step import delta_context, link, segment_context
+from checkpoints.log.step import blobs_of, delta_context, link, segment_context
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Segment, Thread
 from checkpoints.pure import chain, envelope, segment
 from checkpoints.pure.segment import Packed
@@ -68,14 +68,18 @@ class Seen:
     segments: int = 0
 
 
-def check(thread: Thread, secrets: Secrets, seen: Seen) -> None:
-    """Every branch of the thread, each after the one that it leaves. Raises Bad."""
+def check(thread: Thread, secrets: Secrets, seen: Seen) -> dict[UUID, UUID]:
+    """Every branch of the thread, each after the one that it leaves.
+
+    Which blobs its steps cannot do without, each with a step. Raises Bad.
+    """
     branches = list(
         Branch.objects.unscoped(Reason.COMMAND)
         .filter(thread=thread)
         .order_by("created_at", "pk")
     )
     _no_strays(thread, branches)
+    blobs: dict[UUID, UUID] = {}
     wanted = {(branch.parent_id, branch.fork_step) for branch in branches}
     good: dict[tuple[UUID | None, int], Place] = {
         (None, -1): Place(None, -1, chain.START)
@@ -85,12 +89,13 @@ def check(thread: Thread, secrets: Secrets, seen: Seen) -> None:
         if not ready:
             raise _does_not_attach(branches[0])
         for branch in ready:
-            for place in _Branch(thread, branch, secrets, seen).places(
+            for place in _Branch(thread, branch, secrets, seen, blobs).places(
                 good[branch.parent_id, branch.fork_step]
             ):
                 if (branch.pk, place.step) in wanted:
                     good[branch.pk, place.step] = place
         branches = [b for b in branches if b not in ready]
+    return blobs
 
 
 def _no_strays(thread: Thread, branches: Iterable[Branch]) -> None:
@@ -131,12 +136,18 @@ class _Branch:
     """One branch's own steps, from where it leaves its parent to its head."""
 
     def __init__(
-        self, thread: Thread, branch: Branch, secrets: Secrets, seen: Seen
+        self,
+        thread: Thread,
+        branch: Branch,
+        secrets: Secrets,
+        seen: Seen,
+        blobs: dict[UUID, UUID],
     ) -> None:
         self._thread = thread
         self._branch = branch
         self._secrets = secrets
         self._seen = seen
+        self._blobs = blobs
 
     def places(self, start: Place) -> Iterator[Place]:
         """Each step that is good, in order. Raises Bad at the first that is not."""
@@ -194,12 +205,9 @@ class _Branch:
             raise Bad(
                 Checkpoint, row.id, f"Step {number} names another step before it."
             )
+        plain = self._plain(row, opened)
         expected = link(
-            self._secrets.mac,
-            before.mac,
-            row,
-            parent=before.id,
-            plain=self._plain(row, opened),
+            self._secrets.mac, before.mac, row, parent=before.id, plain=plain
         )
         if not hmac.compare_digest(bytes(row.state_mac), expected):
             raise Bad(
@@ -209,6 +217,7 @@ class _Branch:
                 "from its row, its operations and the step before it.",
             )
         _require_time(row.id, row.created_at, number)
+        self._blobs.update(dict.fromkeys(blobs_of(plain), row.id))
         return Place(row.id, number, expected)
 
     def _plain(self, row: Any, opened: _Open | None) -> bytes:

@@ -25,7 +25,8 @@ from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log import content, hydrate, rows
-from checkpoints.log.archive import KEYS_FORMAT, TASK
+from checkpoints.log.archive import TASK
+from checkpoints.log.archive_care import KEYS_FORMAT
 from checkpoints.log.insert import Inserter
 from checkpoints.log.source import Source
 from checkpoints.log.verify_archive import load, verify
@@ -156,7 +157,7 @@ def _bring_content(
     with transaction.atomic():
         held = (
             Thread.objects.unscoped(Reason.ARCHIVE)
-            .select_for_update()
+            .select_for_update(no_key=True)
             .get(pk=thread.pk)
         )
         _require_restorable(held, held.workspace_id)

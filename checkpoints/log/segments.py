@@ -3,7 +3,8 @@
 Each in one transaction: the steps' links are verified, the segment is inserted, read
 back, opened and verified, and what it replaces is deleted. Killed anywhere, nothing has
 happened; whoever reads the branch meanwhile sees all of it or nothing. No lock is taken
-that a holder's commit waits for, and of two who pack one branch, one does.
+that a holder's commit waits for; of two who pack one branch, one does; and content does
+not expire in the middle.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django.db.models import QuerySet
 
 from checkpoints import gate
 from checkpoints.access import Reason
+from checkpoints.db import locks
 from checkpoints.errors import BrokenChain, DecryptionError
 from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
@@ -31,7 +33,11 @@ from checkpoints.pure.segment import Packed
 
 MOST_TEXT = 8 * 1024 * 1024  # bytes; a segment is opened whole, even for one step of it
 
-_LOCKS = 0x5041434B  # "PACK": the class of our advisory locks in the database
+# The key of the branch's row: holders, who change no key, do not wait for it.
+_LOCK = f"""
+SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))
+FROM {Branch._meta.db_table} WHERE id = %s FOR KEY SHARE
+"""  # noqa: S608  # our own name; the values are parameters
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,13 @@ class SegmentWriter:
         return written
 
     def _locked(self) -> bool:
-        """Whether nobody else packs this branch; they cannot until the transaction ends."""
+        """Whether nobody else packs this branch; they cannot until the transaction ends.
+
+        Nor can anybody remove its content meanwhile: they wait for us, or we for them,
+        and then there is nothing left to pack.
+        """
         with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))",
-                [_LOCKS, str(self._branch.pk)],
-            )
+            cursor.execute(_LOCK, [locks.PACK, str(self._branch.pk), self._branch.pk])
             [granted] = cursor.fetchone()
             return bool(granted)
 

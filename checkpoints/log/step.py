@@ -22,6 +22,7 @@ from checkpoints.pure.ops import Op
 _DELTA = f"{CheckpointDelta._meta.label_lower}.record"
 _SEGMENT = f"{Segment._meta.label_lower}.record"
 
+_BLOBS = b'{"blobs":'  # how such a text begins: its keys are sorted
 _TEXT_LENGTH = 100  # characters; what the columns hold
 _COST_PLACES = Decimal("0.000001")  # dollars; what the column holds
 
@@ -75,13 +76,29 @@ class NewStep:
     meta: StepMeta = field(default_factory=StepMeta)
     context: dict[str, Any] | None = field(default=None, repr=False)
     schema_version: int | None = None  # of the state after it; None: as before it
+    blobs: Sequence[UUID] = ()  # that values of its own were put away as
     id: UUID = field(default_factory=uuid7)
 
     def plain(self) -> bytes:
         """The text that is sealed. Raises NotStorable."""
-        return codec.canonical(
-            {"context": self.context, "label": self.label, "ops": list(self.ops)}
-        )
+        text: dict[str, Any] = {
+            "context": self.context,
+            "label": self.label,
+            "ops": list(self.ops),
+        }
+        if self.blobs:
+            text["blobs"] = sorted(map(str, self.blobs))
+        return codec.canonical(text)
+
+
+def blobs_of(plain: bytes) -> list[UUID]:
+    """The blobs that a step's sealed text names as its own: without them it is not whole.
+
+    Other values may look like references and be none.
+    """
+    if not plain.startswith(_BLOBS):
+        return []
+    return [UUID(id) for id in codec.parse(plain)["blobs"]]
 
 
 def delta_context(

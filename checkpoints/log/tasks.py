@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, SystemPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import CheckpointsError, NotPermitted
+from checkpoints.errors import BeingArchived, CheckpointsError, NotPermitted
 from checkpoints.log import archive as archives
 from checkpoints.log import expire, retention, source
 from checkpoints.log.expire import Work
@@ -66,22 +66,27 @@ def ask(
 def work_off(work: Work, *, limit: int = BATCH) -> int:
     """Do what was asked, oldest first; how many were done or refused.
 
-    Raises StoreUnavailable: what was not done stays open.
+    Raises StoreUnavailable once all had their turn: what was not done stays open.
     """
     tasks = RetentionTask.objects.unscoped(Reason.ARCHIVE).filter(outcome=_Outcome.OPEN)
-    done = 0
+    done, away = 0, None
     for task in tasks.select_related("thread", "by").order_by("asked_at")[:limit]:
         try:
             answer, outcome = _do(task, work), _Outcome.DONE
+        except BeingArchived:
+            continue
         except CheckpointsError as problem:
             if problem.retry:
-                raise
+                away = problem
+                continue
             logger.info("a task was refused: %s", problem)
             answer, outcome = str(problem), _Outcome.REFUSED
         tasks.filter(pk=task.pk).update(
             outcome=outcome, answer=answer[:_LONGEST], done_at=ClockTimestamp()
         )
         done += 1
+    if away is not None:
+        raise away
     return done
 
 

@@ -13,6 +13,7 @@ from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.errors import NotPermitted
 from checkpoints.keys import hierarchy
+from checkpoints.log import content
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.models import Branch, Checkpoint, Group, Thread, Workspace
 from checkpoints.pure import codec, schema
@@ -95,13 +96,15 @@ def fork(
     by_id: int | None,
     ops: Sequence[Op] = (),
     label: str = "",
+    context: dict[str, Any] | None = None,
     request_key: UUID | None = None,
 ) -> Branch:
     """A new branch that goes on from `source`, whose thread and branch stay untouched.
 
     One row, and one `edit` step when there are operations to begin with; that these fit
     the state is the caller's to check. A repeated `request_key` returns the first call's
-    branch. Raises NotStorable, Shredded, and NotPermitted when the key was used otherwise.
+    branch. Raises NotStorable, Pruned, Shredded, and NotPermitted when the key was used
+    otherwise.
     """
     branch = Branch(
         workspace_id=source.workspace_id,
@@ -120,6 +123,8 @@ def fork(
     whole = ops or connection.in_atomic_block
     try:
         with transaction.atomic() if whole else nullcontext():
+            if whole:  # the row alone is no content
+                content.keep(source.branch_id, source.thread_id)
             branch.save(force_insert=True)
             if ops:
                 _append(
@@ -129,6 +134,7 @@ def fork(
                         ops=ops,
                         label=label,
                         meta=StepMeta(actor_id=by_id),
+                        context=context,
                     ),
                 )
     except IntegrityError:

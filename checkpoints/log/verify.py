@@ -2,8 +2,9 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens, and every blob is in its store. What is named is the first bad row of a thread; the next thread is looked
-at all the same. Nothing that was opened leaves this module.
+column opens; every blob is in its store, and the archive of what went (`verify_objects`).
+What is named is the first bad row of a thread; the next thread is looked at all the same.
+Nothing that was opened leaves here.
 
 A database that was put back whole to an earlier time is all right by this. Only an
 anchor that is kept outside tells (docs/integrity.md).
@@ -21,15 +22,15 @@ from django.apps import apps
 from django.db import transaction
 from django.db.models import Model
 
-from checkpoints import blobs, gate
+from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
-from checkpoints.errors import CheckpointsError
+from checkpoints.errors import CheckpointsError, KeysUnavailable
 from checkpoints.gate import Pass
 from checkpoints.keys import hierarchy
 from checkpoints.log import links
 from checkpoints.log.links import Bad, Secrets, Seen
+from checkpoints.log.verify_objects import Objects, check_archive, check_blobs
 from checkpoints.models import (
-    Blob,
     CheckpointDelta,
     DataKey,
     Deletion,
@@ -66,12 +67,11 @@ class Finding:
 
 
 @dataclass
-class Tally(Seen):
+class Tally(Objects, Seen):
     """How much was looked at; it grows while `verify` goes on."""
 
     threads: int = 0
     keys: int = 0
-    blobs: int = 0
     records: int = 0  # sealed columns, beside deltas and segments
     shredded: int = 0  # threads whose keys were destroyed: nothing of them opens
     pruned: int = 0  # threads whose content went, by the deletion journal
@@ -80,7 +80,8 @@ class Tally(Seen):
     def add(self, more: Tally) -> None:
         for column in fields(self):
             name = column.name
-            setattr(self, name, getattr(self, name) + getattr(more, name))
+            if name != "away":  # shared
+                setattr(self, name, getattr(self, name) + getattr(more, name))
 
 
 def verify(
@@ -93,7 +94,8 @@ def verify(
     """The first bad row of each thread, and of what each workspace has itself.
 
     Of everything, of one workspace, or of one thread; as they are found. `progress` is
-    called with the tally after every few threads.
+    called with the tally after every few threads. What lies in a store that is away is
+    not looked at (`tally.away`). Raises KeysUnavailable.
     """
     tally = tally if tally is not None else Tally()
     for workspace in _workspaces(workspace_id, thread_id):
@@ -131,7 +133,7 @@ def _threads(
 
 
 def _look(
-    check: Callable[[Pass, Any], Tally],
+    check: Callable[[Pass, Any, Tally], None],
     opened: Pass,
     what: Workspace | Thread,
     tally: Tally,
@@ -141,7 +143,9 @@ def _look(
         try:
             with unscoped(Reason.COMMAND), transaction.atomic():
                 what = type(what)._default_manager.get(pk=what.pk)
-                tally.add(check(opened, what))
+                found = Tally(away=tally.away)
+                check(opened, what, found)
+                tally.add(found)
         except Bad as bad:
             if not last_look:
                 continue
@@ -160,18 +164,19 @@ def _look(
     return []
 
 
-def _thread(opened: Pass, thread: Thread) -> Tally:
-    tally = Tally(threads=1)
+def _thread(opened: Pass, thread: Thread, tally: Tally) -> None:
+    tally.threads = 1
     secrets = _thread_keys(thread, tally)
     if secrets is None:
         tally.shredded = 1
         for model, columns in _sealed(of_thread=True, outliving=True):
             _columns(opened, model, columns, {"thread_id": thread.pk}, tally)
-        return tally
+        return
     if thread.pruned_at is None:
-        links.check(thread, secrets, tally)
+        check_blobs(opened, thread, links.check(thread, secrets, tally), tally)
     elif Deletion.objects.filter(thread=thread).exists():
         tally.pruned = 1
+        check_archive(opened, thread, tally)
     else:
         raise Bad(
             Thread,
@@ -182,17 +187,9 @@ def _thread(opened: Pass, thread: Thread) -> Tally:
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
-    for blob in Blob.objects.filter(thread=thread).order_by("pk").iterator():
-        try:
-            blobs.read(opened, blob)
-        except CheckpointsError as error:
-            raise Bad(Blob, blob.pk, str(error)) from None
-        tally.blobs += 1
-    return tally
 
 
-def _workspace(opened: Pass, workspace: Workspace) -> Tally:
-    tally = Tally()
+def _workspace(opened: Pass, workspace: Workspace, tally: Tally) -> None:
     for row in WorkspaceKey.objects.filter(workspace=workspace).order_by("version"):
         _unwrapped(row, tally)
     keys = DataKey.objects.filter(workspace=workspace, thread=None)
@@ -201,7 +198,6 @@ def _workspace(opened: Pass, workspace: Workspace) -> Tally:
             _unwrapped(key, tally)
     for model, columns in _sealed(of_thread=False):
         _columns(opened, model, columns, {"workspace_id": workspace.pk}, tally)
-    return tally
 
 
 def _thread_keys(thread: Thread, tally: Tally) -> Secrets | None:
@@ -240,6 +236,8 @@ def _is_destroyed(row: DataKey) -> bool:
 def _unwrapped(row: DataKey | WorkspaceKey, tally: Tally) -> envelope.DataKey:
     try:
         key = hierarchy.unwrapped(row)
+    except KeysUnavailable:
+        raise  # nothing is wrong with the row
     except CheckpointsError as error:
         raise Bad(type(row), row.pk, f"The key does not unwrap. {error}") from None
     tally.keys += 1
@@ -299,6 +297,8 @@ def _columns(
 def _open(opened: Pass, row: Model, column: str) -> None:
     try:
         opened.open(row, column)
+    except KeysUnavailable:
+        raise
     except CheckpointsError as error:
         raise Bad(type(row), row.pk, f"Its {column}: {error}") from None
     except ValueError:

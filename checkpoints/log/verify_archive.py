@@ -24,7 +24,7 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log import rows
 from checkpoints.log.source import Source
-from checkpoints.log.step import metadata
+from checkpoints.log.step import blobs_of, metadata
 from checkpoints.models import (
     Blob,
     Branch,
@@ -98,6 +98,8 @@ class _Seen:
     heads: dict[str, str] = field(default_factory=dict)
     branches: list[tuple[UUID, UUID | None, bytes]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    blobs: set[UUID] = field(default_factory=set)
+    wanted: set[UUID] = field(default_factory=set)  # blobs that steps name
 
     def take(self, model: type[Model], values: Row, carried: dict[str, bytes]) -> None:
         self.counts[model._meta.label_lower] += 1
@@ -111,6 +113,7 @@ class _Seen:
                 )
         if model is Blob:
             self._open(row, "content", carried.get("object", b""))
+            self.blobs.add(row.pk)
         plains = {
             column.attname: self._open(
                 row, column.attname, getattr(row, column.attname)
@@ -143,6 +146,10 @@ class _Seen:
                 f"The archive has operations of step {step} of branch {short(branch)},"
                 " and not the step."
             )
+        if missing := self.wanted - self.blobs:
+            raise BadArchive(
+                f"The archive does not have blob {short(min(missing))}, which a step names."
+            )
         promised = manifest["thread"]
         counted = {label: self.counts[label] for label in promised["rows"]}
         if promised["heads"] != self.heads or promised["rows"] != counted:
@@ -165,6 +172,7 @@ class _Seen:
         if (branch, step) in self.operations:
             raise BadArchive(f"The archive has step {step} of a branch twice.")
         self.operations[branch, step] = sha256(plain).digest()
+        self.wanted.update(blobs_of(plain))
 
     def _follow(self, row: Checkpoint) -> None:
         digest = self.operations.pop((row.branch_id, row.step), None)

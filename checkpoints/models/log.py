@@ -139,8 +139,9 @@ class CheckpointDelta(models.Model):
     """What one step did: its operations, label and context manifest, sealed.
 
     The sealed text is canonical JSON
-    `{"context": object or null, "label": str, "ops": [operation, ...]}`. A partial index
-    (migration 0004) finds the steps that fill a segment and wait to be packed.
+    `{"context": object or null, "label": str, "ops": [operation, ...]}`, with `"blobs"`,
+    a list of ids, where values of the step were put away. A partial index (migration
+    0004) finds the steps that fill a segment and wait to be packed.
     """
 
     # Written by the statement that writes the checkpoint.

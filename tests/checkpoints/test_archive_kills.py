@@ -7,14 +7,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import connection
 
 from checkpoints.access import Reason, unscoped
+from checkpoints.blobs import care, put
 from checkpoints.log import archive, source
-from checkpoints.models import Archive, CheckpointDelta, Deletion, Thread
+from checkpoints.models import (
+    Archive,
+    Blob,
+    CheckpointDelta,
+    DataKey,
+    Deletion,
+    RetentionPolicy,
+    Thread,
+)
 from checkpoints.stores import configured
 from tests.checkpoints.archives import (
     ROOT,
@@ -24,6 +34,7 @@ from tests.checkpoints.archives import (
     looking_at,
     states,
 )
+from tests.conftest import as_owner
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -116,6 +127,74 @@ def test_restoring_into_an_empty_database_goes_on_wherever_it_was_killed(
         with looking_at(name):
             assert states(thread.pk) == before
         assert "1 threads" in command("verify_checkpoints", on=name).stdout
+
+
+SHREDDING = ("shred: before commit", "shred: committed", "discard: objects gone")
+RESTORING_HERE = ("restore: verified", "restore: inserted", "restore: before commit")
+
+
+@pytest.fixture
+def blob(thread) -> Blob:
+    return put(thread, b"x" * 100_000, media_type="text/plain")
+
+
+def swept() -> list[str]:
+    """Objects of blobs, after those that nobody refers to were swept."""
+    list(care.sweep(older_than=timedelta()))
+    return list(configured().names("blob/"))
+
+
+def test_shredding_goes_on_wherever_it_was_killed(thread, blob, command):
+    before = states(thread.pk)
+    archive.write(thread.pk)
+    words = ("destroy", str(thread.pk), "--by", "alice", "--reason", "Asked for.")
+    shred_it = ("keys", *words, "--yes")
+    command(*shred_it, points=SHREDDING, dies=True)  # before the commit: nothing went
+    assert states(thread.pk) == before
+    assert not Deletion.objects.exists()
+    for _ in SHREDDING[1:]:
+        command(*shred_it, points=SHREDDING, dies=True)
+        assert not CheckpointDelta.objects.exists()
+        assert not DataKey.objects.filter(thread=thread, destroyed_at=None).exists()
+    assert "was shredded on" in command(*shred_it, points=SHREDDING).stdout
+    gone = Deletion.objects.get()
+    assert (gone.what, gone.steps) == ("shredded", thread.checkpoints.count())
+    assert Archive.objects.get().status == "deleted"
+    assert list(configured().names("archive/")) == []
+    assert swept() == []
+
+
+def test_a_policy_shreds_wherever_it_was_killed(thread, command):
+    with as_owner():
+        RetentionPolicy.objects.create(
+            workspace=thread.workspace, keep_days=0, then="delete"
+        )
+    points = SHREDDING[:2]
+    for _ in points:
+        command("retention", "run", points=points, dies=True)
+    command("retention", "run", points=points)
+    assert Deletion.objects.get().what == "shredded"
+    assert not CheckpointDelta.objects.exists()
+
+
+def test_restoring_where_it_came_from_goes_on_wherever_it_was_killed(
+    thread, blob, command
+):
+    before = states(thread.pk)
+    command("archive", "thread", str(thread.pk), "--prune")
+    restore_it = ("archive", "restore", str(thread.pk))
+    for _ in RESTORING_HERE:
+        command(*restore_it, points=RESTORING_HERE, dies=True)
+        thread.refresh_from_db()
+        assert thread.pruned_at is not None
+        assert not CheckpointDelta.objects.exists()
+        assert not Blob.objects.exists()
+    assert "steps restored" in command(*restore_it, points=RESTORING_HERE).stdout
+    assert states(thread.pk) == before
+    assert Archive.objects.get().status == "restored"
+    # Killed attempts had written the blob's object, too.
+    assert swept() == [Blob.objects.get().object_name]
+    command("verify_checkpoints")
 
 
 def test_an_archive_is_listed_and_exported(thread, command, tmp_path):

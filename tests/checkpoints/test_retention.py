@@ -13,7 +13,7 @@ from checkpoints import gate
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.clock import now
 from checkpoints.errors import NotPermitted, Pruned, Shredded
-from checkpoints.log import archive, expire, retention, source, tasks
+from checkpoints.log import archive, expire, retention, rules, source, tasks
 from checkpoints.log.expire import NO_WORK, Work
 from checkpoints.log.hydrate import read, state
 from checkpoints.log.restore import restore
@@ -91,9 +91,9 @@ def test_a_young_thread_stays(make_thread):
 
 
 def test_a_dry_run_changes_nothing(old):
-    [report] = retention.forecast(old.workspace_id, NO_WORK)
+    [report] = rules.forecast(old.workspace_id, NO_WORK)
     assert report.due == [old.pk]
-    assert retention.size_of(report.due) > 1000
+    assert rules.size_of(report.due) > 1000
     assert not Archive.objects.exists()
     assert here(old)
 
@@ -104,7 +104,7 @@ def test_a_dry_run_changes_nothing(old):
 def test_pins_and_holds_protect_before_and_after_archiving(old, column, reason):
     Thread.objects.filter(pk=old.pk).update(**{column: True})
     assert not retention.sweep(NO_WORK)
-    [report] = retention.forecast(old.workspace_id, NO_WORK)
+    [report] = rules.forecast(old.workspace_id, NO_WORK)
     assert (report.due, report.kept) == ([], {reason: 1})
     Thread.objects.filter(pk=old.pk).update(**{column: False})
     retention.sweep(NO_WORK)
@@ -127,7 +127,7 @@ def test_what_is_not_over_protects(old, make_thread):
     message.content = gate.seal(message, "content", "wait")
     message.save()
     assert not retention.sweep(work)
-    [report] = retention.forecast(old.workspace_id, work)
+    [report] = rules.forecast(old.workspace_id, work)
     assert report.kept == {expire.BUSY: 1}
     assert retention.sweep(NO_WORK)
 

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from checkpoints import blobs, gate
+from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.keys import hierarchy
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
@@ -18,7 +18,6 @@ from checkpoints.log.threads import fork
 from checkpoints.log.verify import Finding, Tally, verify
 from checkpoints.models import (
     AuditEvent,
-    Blob,
     Branch,
     Checkpoint,
     DataKey,
@@ -357,34 +356,6 @@ def test_what_was_changed_of_packed_steps_is_named(packed, untouched, change):
     found = only(list(verify()), packed.thread_id)
     assert (found.table, found.row) == (table, ids[row])
     assert said in found.problem
-
-
-@pytest.fixture
-def blob(branch, settings, tmp_path) -> Blob:
-    """A large value of the thread, in a directory."""
-    settings.BLOB_DIR = tmp_path
-    return blobs.put(branch.thread, b"hold " * 20_000, media_type="text/plain")
-
-
-def test_blobs_are_looked_at_in_their_store(branch, blob):
-    tally = Tally()
-    assert list(verify(tally=tally)) == []
-    assert tally.blobs == 1
-
-
-def test_a_blob_that_is_gone_or_altered_is_named(branch, untouched, blob, tmp_path):
-    (file,) = (file for file in tmp_path.rglob("*") if blob.object_name in str(file))
-    content = file.read_bytes()
-    for damaged in (content[:-1], content[:90] + b"x" + content[91:], None):
-        if damaged is None:
-            file.unlink()
-        else:
-            file.chmod(0o600)
-            file.write_bytes(damaged)
-        found = only(list(verify()), branch.thread_id)
-        assert (found.table, found.row) == ("checkpoints.blob", blob.pk)
-    assert tamper("UPDATE checkpoints_blob SET size = 7 WHERE id = %s", [blob.pk])
-    assert only(list(verify()), branch.thread_id).row == blob.pk
 
 
 def test_a_bad_key_of_the_workspace_is_named_once_for_it(branch):

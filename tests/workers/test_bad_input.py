@@ -188,12 +188,15 @@ def test_state_that_cannot_be_stored_names_the_place_and_writes_nothing(
     assert not Thread.objects.exists()
 
 
-def test_a_message_and_a_fork_take_text_as_it_comes(begin, work, server, alice):
+def test_a_message_and_a_fork_take_text_as_it_comes_and_say_what_they_replaced(
+    begin, work, server, alice, history
+):
     """A browser cannot send half a character; whoever can is taken at their word."""
     server.will_say("One.")
     run = begin("a\ud800b")
     work()
     assert "a\ufffdb" in page(alice, run, 0)
+    assert "lone surrogates" in page(alice, run, 0)
     first = Checkpoint.objects.get(branch=run.branch_id, step=0)
     for bad in (float("nan"), float("inf")):
         with pytest.raises(InvalidEdit):
@@ -204,3 +207,49 @@ def test_a_message_and_a_fork_take_text_as_it_comes(begin, work, server, alice):
         first, edits=ForkEdits(message="c\ud800d"), name="\ud800", by=alice, run=False
     )
     assert side.head_step == 1
+    contexts = [record.context for record in history(side).records]
+    assert contexts == [{"cleaned": ["$.content"]}, {"cleaned": ["$.message"]}]
+
+
+@pytest.mark.parametrize(
+    ("message", "kept", "flags"),
+    [
+        ("e\udffff", "e\ufffdf", {"cleaned": ["$.content"]}),
+        ("fine", "fine", None),
+    ],
+)
+def test_a_message_that_waits_says_so_in_its_step(
+    begin, work, server, alice, history, message, kept, flags
+):
+    server.will_say("One.")
+    run = begin()
+    work()
+    start.send_message(run.branch, message=message, by=alice)
+    run.branch.refresh_from_db()
+    client = Client()
+    client.force_login(User.objects.get(pk=alice.user_id))
+    waiting = client.get(f"/threads/{run.thread_id}/").content.decode()
+    assert kept in waiting
+    server.will_say("Two.")
+    work()
+    run.branch.refresh_from_db()
+    said = history(run.branch).record(2)
+    assert (said.kind, said.context) == ("input", flags)
+    assert history(run.branch).state_at(2)["messages"][-1]["content"] == kept
+
+
+def test_arguments_with_a_lone_surrogate_are_used_without_it_and_the_reader_is_told(
+    begin, work, server, alice
+):
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "look", "arguments": '{"what": "a\\ud800b"}'},
+    }
+    server.will_answer({"role": "assistant", "content": None, "tool_calls": [call]})
+    server.will_say("I see.")
+    run = begin()
+    work()
+    said = page(alice, run, 1)
+    assert "lone surrogates" in said
+    assert "$.tool_calls[0].arguments.what" in said

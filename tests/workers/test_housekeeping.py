@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError, connection
 
-from agents.runs.housekeeping import Duty, Housekeeper, alone
+from agents.runs.housekeeping import Duty, Housekeeper
+from checkpoints.db.locks import DUTY, alone
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -55,7 +56,7 @@ def test_a_duty_has_one_process_at_a_time(clock):
         clock=clock,
     )
     clock.now = 60
-    with alone("tidy") as granted:
+    with alone(DUTY, "tidy") as granted:
         assert granted
         assert keeper.turn() == ["sweep"]
     clock.now = 120
@@ -90,7 +91,7 @@ def test_one_that_fails_is_logged_and_the_next_has_its_turn(clock, caplog):
     [record] = caplog.records
     assert record.ids == {"duty": "bad"}
     assert done == ["good"]
-    with alone("bad") as granted:  # it left no lock behind
+    with alone(DUTY, "bad") as granted:  # it left no lock behind
         assert granted
 
 

@@ -139,7 +139,7 @@ def test_killed_once_at_every_point_a_run_books_once_and_waits_through_restarts(
 
 
 def test_what_must_not_happen_twice_is_left_to_a_person(
-    workers, begin, server, tmp_path
+    workers, begin, server, bob, tmp_path
 ):
     server.always(_send("one"), match="first", turn=0)
     server.always(_send("two"), match="second", turn=0)
@@ -148,13 +148,40 @@ def test_what_must_not_happen_twice_is_left_to_a_person(
         HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
     )
     first = begin("first")
-    wait_until(lambda: ended(first))
+    wait_until(lambda: pending(first))
     second = begin("second")
-    wait_until(lambda: ended(second))
+    wait_until(lambda: pending(second))
     for run in (first, second):
-        assert (run.status, run.error_class) == ("failed", "outcome_unknown")
+        (asked,) = pending(run)
+        assert (asked.kind, asked.call.status) == ("unknown", "unknown")
     # The first worker died before the effect, the second after it. Neither knows.
     assert [effect["body"]["text"] for effect in server.ledger()] == ["two"]
+    # People look. The first is done now, the second is not done again.
+    (asked,) = pending(first)
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    (asked,) = pending(second)
+    decide.respond(asked, seen=asked.as_shown(), by=bob, response="It is there.")
+    wait_until(lambda: ended(first) and ended(second))
+    assert first.status == second.status == "succeeded"
+    assert [effect["body"]["text"] for effect in server.ledger()] == ["two", "one"]
+
+
+@pytest.mark.parametrize("point", ["after intent", "after effect"])
+def test_a_tool_that_can_find_out_is_asked_what_came_of_its_call(
+    workers, begin, server, tmp_path, history, point
+):
+    server.will_call("c1", "deliver", text="the tickets")
+    server.will_say("Delivered.")
+    workers.start(
+        HOLDPOINT_FAILPOINTS=point, HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path)
+    )
+    run = begin()
+    wait_until(lambda: ended(run))
+    assert run.status == "succeeded"
+    assert [effect["body"]["text"] for effect in server.ledger()] == ["the tickets"]
+    assert [effect["applied"] for effect in server.ledger()] == [True]
+    found_out = bool((history(run.branch).record(2).context or {}).get("reconciled"))
+    assert found_out == (point == "after effect")
 
 
 def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):

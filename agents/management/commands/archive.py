@@ -11,7 +11,7 @@ from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
 from checkpoints.log import archive as archives
-from checkpoints.log import expire, source
+from checkpoints.log import archive_care, expire, source
 from checkpoints.log.restore import restore
 from checkpoints.models import Archive, Thread
 from checkpoints.stores import configured
@@ -140,16 +140,12 @@ class Command(BaseCommand):
 
     def _keys(self, options: dict[str, Any]) -> None:
         kept = Archive.objects.unscoped(Reason.COMMAND).filter(
-            status__in=[
-                Archive.Status.VERIFIED,
-                Archive.Status.PRUNED,
-                Archive.Status.RESTORED,
-            ]
+            status__in=archive_care.KEPT
         )
         count = 0
         for archive in kept.order_by("created_at").iterator():
             try:
-                archives.write_keys_anew(archive)
+                archive_care.write_keys_anew(archive)
             except CheckpointsError as problem:
                 raise CommandError(f"{archive.object_name}: {problem}") from None
             count += 1

@@ -292,6 +292,7 @@ class Command(BaseCommand):
         try:
             hierarchy.sealing_key(thread)
         except Shredded as done:
+            expire.shred(thread, work=WORK, via="command")  # what is left of it, if any
             self.stdout.write(str(done))
             return
         expire.require_free(row, WORK)

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
-from checkpoints.log import retention
+from checkpoints.log import retention, rules
 from checkpoints.log.retention import Done
 from checkpoints.log.tasks import said
 from checkpoints.models import Archive, Deletion, RetentionPolicy, Workspace
@@ -51,7 +51,7 @@ class Command(BaseCommand):
 
     def _status(self, workspace: Workspace) -> None:
         self.stdout.write(workspace.slug)
-        for rule in retention.rules(workspace.pk):
+        for rule in rules.rules(workspace.pk):
             source = "" if rule.policy else " (RETENTION_DAYS)"
             self.stdout.write(f"  {rule.name}: {in_words(rule)}{source}")
         for status in Archive.Status:
@@ -73,8 +73,8 @@ class Command(BaseCommand):
 
     def _dry_run(self, workspace: Workspace) -> None:
         self.stdout.write(workspace.slug)
-        for report in retention.forecast(workspace.pk, WORK):
-            size = retention.size_of(report.due)
+        for report in rules.forecast(workspace.pk, WORK):
+            size = rules.size_of(report.due)
             self.stdout.write(
                 f"  {report.rule.name}: {in_words(report.rule)}: would"
                 f" {'delete' if report.rule.deletes else 'archive'} {len(report.due):,}"
@@ -98,7 +98,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{workspace.slug}: {said(total)}")
 
 
-def in_words(rule: retention.Rule) -> str:
+def in_words(rule: rules.Rule) -> str:
     if rule.keep_days is None:
         return "kept for ever"
     then = RetentionPolicy.Then(rule.then).label

@@ -49,21 +49,36 @@ WORDS = {
 }
 
 
+# About a call of which nobody knew what came of it.
+IN_DOUBT_WORDS = {
+    **WORDS,
+    Decision.Verdict.APPROVE: ("Told to run it again", "retry"),
+    Decision.Verdict.REJECT: ("Left in doubt", "ask"),
+    Decision.Verdict.RESPOND: ("Found to have happened", "check"),
+}
+
+
 @dataclass(frozen=True)
 class Said:
     """A decision with its opened content: reason, response or edited arguments."""
 
     decision: Decision
+    in_doubt: bool = False
     reason: str = ""
     response: Any = None
 
     @property
     def words(self) -> str:
-        return WORDS[Decision.Verdict(self.decision.verdict)][0]
+        return self._look[0]
 
     @property
     def icon(self) -> str:
-        return WORDS[Decision.Verdict(self.decision.verdict)][1]
+        return self._look[1]
+
+    @property
+    def _look(self) -> tuple[str, str]:
+        words = IN_DOUBT_WORDS if self.in_doubt else WORDS
+        return words[Decision.Verdict(self.decision.verdict)]
 
     @property
     def who(self) -> str:
@@ -104,6 +119,11 @@ class Detail:
     @property
     def is_question(self) -> bool:
         return self.approval.kind == Approval.Kind.QUESTION
+
+    @property
+    def in_doubt(self) -> bool:
+        """The call was begun, and the question is what came of it."""
+        return self.approval.kind == Approval.Kind.UNKNOWN
 
     @property
     def digest(self) -> str:
@@ -260,5 +280,8 @@ def _text(value: Any) -> str:
 def _said(decision: Decision, content: dict[str, Any] | None) -> Said:
     content = content or {}
     return Said(
-        decision, reason=content.get("reason", ""), response=content.get("response")
+        decision,
+        in_doubt=bool(content.get("in_doubt")),
+        reason=content.get("reason", ""),
+        response=content.get("response"),
     )

@@ -40,6 +40,12 @@ DONE = {
     "respond": "Answered {}. The agent goes on.",
 }
 
+DONE_IN_DOUBT = {
+    "approve": "{} is run again.",
+    "reject": "Left {} in doubt. The agent is told so.",
+    "respond": "The agent has the result of {}.",
+}
+
 
 @require_safe
 @member
@@ -135,7 +141,7 @@ def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
         request,
         "inbox/_decided.html",
         to=reverse("agents:approval", args=[pk]),
-        say=DONE[verdict].format(decided),
+        say=(DONE_IN_DOUBT if detail.in_doubt else DONE)[verdict].format(decided),
         just_decided=True,
         **_context(request, detail),
         **_list(request, decided),

@@ -21,7 +21,7 @@ from checkpoints import gate
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.gate import Pass
 from checkpoints.ids import short
-from checkpoints.log import content, holds, retention, tasks
+from checkpoints.log import content, holds, rules, tasks
 from checkpoints.models import Archive, Deletion, RetentionTask, Thread
 
 LONGEST = 500  # characters of a reason
@@ -172,7 +172,7 @@ def _page(
     )
     agent = run.agent_version.agent.name if run else ""
     with unscoped(Reason.ARCHIVE):  # rules are the workspace's, and hold no content
-        rule = retention.rule_of(thread.workspace_id, agent)
+        rule = rules.rule_of(thread.workspace_id, agent)
     return render(
         request,
         "thread_retention.html",

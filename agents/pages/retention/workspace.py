@@ -18,7 +18,7 @@ from agents.pages.respond import hx_location
 from agents.runs.retention import WORK
 from checkpoints import audit
 from checkpoints.access import Role, UserPrincipal
-from checkpoints.log import content, retention, tasks
+from checkpoints.log import content, rules, tasks
 from checkpoints.models import Archive, Deletion, RetentionPolicy, RetentionTask
 
 ADMIN = "Only an admin of the workspace sets how long threads are kept."
@@ -165,8 +165,8 @@ def _agents(principal: UserPrincipal) -> list[str]:
 def _page(request: MemberRequest, form: PolicyForm | None = None) -> HttpResponse:
     principal = request.principal
     report = [
-        (found, retention.size_of(found.due))
-        for found in retention.forecast(principal.workspace_id, WORK)
+        (found, rules.size_of(found.due))
+        for found in rules.forecast(principal.workspace_id, WORK)
     ]
     journal = (
         Deletion.objects.for_user(principal)

@@ -28,7 +28,7 @@ from agents.pages.thread.subject import (
     totals,
     why_paused,
 )
-from checkpoints.log import retention
+from checkpoints.log import rules
 
 POLL = "every 2s"
 WARN_AT = 0.8  # of the steps that a policy allows
@@ -122,7 +122,7 @@ def filling(subject: Subject, sums: Totals) -> int | None:
     """The steps that the thread may have, where most of them are taken; else None."""
     run = subject.run or newest_run(subject.runs)
     agent = run.agent_version.agent.name if run else ""
-    most = retention.most_steps(subject.thread.workspace_id, agent)
+    most = rules.most_steps(subject.thread.workspace_id, agent)
     return most if most is not None and sums.steps >= most * WARN_AT else None
 
 

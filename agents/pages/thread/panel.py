@@ -11,6 +11,7 @@ from agents.models import Run, ToolCall
 from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.thread.cards import Card, card, messages
 from agents.pages.thread.effects import CallView, call_views, calls_at
+from agents.pages.thread.notes import Note, notes
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step, has_failed, is_notable
 from agents.pages.thread.subject import Subject
@@ -61,6 +62,7 @@ class StepPanel:
     ways: Ways
     means: str  # of its failure
     cleaned: list[str]  # where text was that is none, as one reads it now
+    notes: list[Note]
 
     @property
     def title(self) -> str:
@@ -106,6 +108,7 @@ def step_panel(
         ways=_ways(subject, place, at),
         means=means(at.error_class) if failed else "",
         cleaned=_cleaned(record),
+        notes=notes(record.context) if record else [],
     )
 
 

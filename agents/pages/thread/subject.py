@@ -25,6 +25,7 @@ from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.steps import Step, has_failed
+from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -360,7 +361,8 @@ def queued(subject: Subject) -> list[str]:
     waiting: list[ThreadInput] = list(
         subject.branch.inputs.filter(since).order_by("position")
     )
-    return [text for text in open_each(subject.opened, waiting, "content") if text]
+    kept = open_each(subject.opened, waiting, "content")
+    return [text_of(message) for message in kept if message]
 
 
 def failed_step(steps: Sequence[Step]) -> Step | None:

@@ -11,7 +11,7 @@ MEANS = {
     "earlier step, or choose a model with a larger window.",
     "tool_stopped": "The tool stopped the run. Fork an earlier step to go another way.",
     "outcome_unknown": "Nobody knows whether the call took effect. Look where it would "
-    "show before you retry.",
+    "show before you ask for it again.",
     "too_many_attempts": "Workers took this run up again and again without a step.",
     "too_many_steps": "The run reached the most steps that it may take.",
     "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "

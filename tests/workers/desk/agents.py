@@ -11,6 +11,7 @@ import time
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from agents.tools import (
@@ -53,6 +54,32 @@ def book(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
 def send(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
     """Send something that cannot be taken back and must not go out twice."""
     return _post("emails", key, {"text": text})
+
+
+def _sent(key: IdempotencyKey, ctx: ToolContext) -> Any:
+    """What the ledger knows of a delivery; None: nothing."""
+    try:
+        with urlopen(f"{os.environ['DESK_LEDGER']}/ledger/deliveries/{key}") as answer:  # noqa: S310  # the test's own server
+            text = json.load(answer)["effect"]["body"]["text"]
+    except HTTPError as error:
+        if error.code != 404:
+            raise
+        return None
+    if text == "mute":
+        raise LookupError("the carrier does not say")
+    return {"found": text}
+
+
+@tool(effect="external", title="Deliver {text}", approve=never, reconcile=_sent)
+def deliver(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Send something that must not go out twice, and of which one can ask."""
+    return _post("deliveries", key, {"text": text})
+
+
+@tool(effect="external", title="Wire {amount} to {to}", approve=Rule("money"))
+def wire(to: str, amount: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Send money, which is asked about and must not be sent twice."""
+    return _post("transfers", key, {"to": to, "amount": str(amount)})
 
 
 @tool(effect="write", idempotent=True, title="Hold {item}", approve=never)
@@ -162,6 +189,8 @@ desk = register(
         tools=[
             book,
             send,
+            deliver,
+            wire,
             hold,
             look,
             wait,

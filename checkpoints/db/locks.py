@@ -1,0 +1,32 @@
+"""One process at a time: locks of the database that end with whoever took them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection
+
+# Classes of our advisory locks in the database, so that equal names do not meet.
+DUTY = 0x484F4C44  # "HOLD"
+ARCHIVE = 0x41524348  # "ARCH"
+PACK = 0x5041434B  # "PACK"
+
+
+@contextmanager
+def alone(space: int, name: str) -> Iterator[bool]:
+    """Whether this block is the only one of its name, in any process.
+
+    On a connection of its own: what is done in the block commits as it goes along.
+    """
+    lock = connection.copy()
+    try:
+        lock.set_autocommit(False)
+        with lock.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", [space, name]
+            )
+            [granted] = cursor.fetchone()
+        yield granted
+    finally:
+        lock.close()  # and with it the transaction that holds the lock
