@@ -265,6 +265,15 @@ def listen(
             raise worker.outage
 
 
+def depth(*, timeout: float = PATIENCE) -> int | None:
+    """How many rings nobody has heard yet; None when Redis does not answer in time."""
+    try:
+        with connect(timeout=timeout) as connection:
+            return queue(connection).count
+    except (RedisError, OSError):
+        return None
+
+
 class _Outage:
     """Logs the beginning and the end of an outage, once each."""
 

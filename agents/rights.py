@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkpoints.db.roles import ADD, CHANGE, Rights
+from checkpoints.db.roles import ADD, ALL, CHANGE, READ, Rights
 
 RIGHTS = {
     "agents_agent": Rights(web=CHANGE, worker=CHANGE),
@@ -11,4 +11,6 @@ RIGHTS = {
     "agents_toolcall": Rights(web=CHANGE, worker=CHANGE),
     "agents_approval": Rights(web=CHANGE, worker=CHANGE),
     "agents_decision": Rights(web=ADD, worker=ADD),
+    # Of no workspace: which worker processes there are.
+    "agents_worker": Rights(web=READ, worker=ALL),
 }

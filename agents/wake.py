@@ -52,7 +52,10 @@ def make_ready(run_id: UUID, *, was: Run.Status, fence: int) -> bool:
     """Let workers have a run, if it is still what it was, and ring after commit."""
     with unscoped(Reason.WORKER):
         made = Run.objects.filter(pk=run_id, status=was).update(
-            status=Run.Status.READY, rings=1, rung_at=ClockTimestamp()
+            status=Run.Status.READY,
+            rings=1,
+            rung_at=ClockTimestamp(),
+            ready_at=ClockTimestamp(),
         )
     if made:
         ring(run_id, fence=fence, n=1)

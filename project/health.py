@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from redis import Redis, RedisError
 
+from agents import queue
+from agents.runs import figures
+from checkpoints.db import session
 from checkpoints.errors import KeysUnavailable
 from checkpoints.keys import checks
 
 logger = logging.getLogger(__name__)
-
-REDIS_PATIENCE = 1.0  # seconds
 
 _checked = threading.Event()  # the keys were found to be here
 
@@ -36,19 +36,51 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Pages can be served: 200, or 503 when PostgreSQL does not answer or a key is missing.
 
-    Redis is only reported: without it runs start later, and no page fails.
+    The rest is only reported. Without Redis runs start later; without workers they
+    wait; no page fails.
     """
-    database, queue = _database_answers(), _redis_answers()
+    database = _database_answers()
     keys = database and _keys_are_here()
+    rings = queue.depth()
     return JsonResponse(
         {
             "status": "ok" if keys else "unavailable",
             "database": "ok" if database else "unreachable",
             "keys": "ok" if keys else "missing" if database else "unknown",
-            "redis": "ok" if queue else "unreachable",
+            "redis": "unreachable" if rings is None else "ok",
+            "rings": rings,
+            **(_reported() if database else {}),
         },
         status=200 if keys else 503,
     )
+
+
+def _reported() -> dict[str, Any]:
+    """What runs and workers do, in counts and seconds; nothing when that cannot be asked."""
+    try:
+        with session.overseeing():
+            live = figures.live()
+    except DatabaseError as error:
+        logger.warning("runs were not counted (%s)", type(error).__name__)
+        return {}
+    return {
+        "workers": {"alive": live.alive, "silent": live.silent},
+        "reaper": {
+            "last_sweep_s": _tenths(live.swept),
+            "overdue_s": _tenths(live.overdue),
+        },
+        "runs": {
+            "ready": live.ready,
+            "oldest_ready_s": _tenths(live.oldest_ready),
+            "running": live.running,
+            "waiting": live.waiting,
+            "later": live.later,
+        },
+    }
+
+
+def _tenths(seconds: float | None) -> float | None:
+    return None if seconds is None else round(max(0.0, seconds), 1)
 
 
 def require_keys() -> None:
@@ -87,15 +119,3 @@ def _database_answers() -> bool:
     except DatabaseError:
         return False
     return True
-
-
-def _redis_answers() -> bool:
-    try:
-        with Redis.from_url(
-            settings.REDIS_URL,
-            socket_timeout=REDIS_PATIENCE,
-            socket_connect_timeout=REDIS_PATIENCE,
-        ) as redis:
-            return bool(redis.ping())
-    except RedisError:
-        return False

@@ -261,13 +261,16 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SESSION_COOKIE_AGE = 12 * 60 * 60  # seconds: a working day
 CSRF_COOKIE_HTTPONLY = True
 # A probe speaks plain HTTP to the process itself.
-SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$"]
+SECURE_REDIRECT_EXEMPT = ["^healthz$", "^readyz$", "^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SILENCED_SYSTEM_CHECKS = [
     # Preloading is a promise about a whole domain; only its owner can give it.
     "security.W021",
 ]
+
+# What Prometheus sends as its bearer token; without one, /metrics is not there.
+METRICS_TOKEN = env.optional("METRICS_TOKEN")
 
 # Logs: to standard error, one line an event, ids only
 

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agents.pages import door
-from project import health
+from project import health, metrics
 
 admin.site.site_header = admin.site.site_title = "Holdpoint admin"
 
@@ -15,6 +15,7 @@ handler404 = "agents.pages.refusals.not_found"
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     *door.urlpatterns,  # the admin's, too
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),

@@ -9,7 +9,15 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from agents.models import Agent, AgentVersion, Approval, Decision, Run, ToolCall
+from agents.models import (
+    Agent,
+    AgentVersion,
+    Approval,
+    Decision,
+    Run,
+    ToolCall,
+    Worker,
+)
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
 
 
@@ -113,3 +121,10 @@ class DecisionAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "verdict", "at"]
     list_select_related = ["workspace", "approval", "by"]
     search_fields = ["=id", "=approval__id", "by__username"]
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnlyAdmin):
+    list_display = ["name", "queue", "turns", "started_at", "beat_at", "ending"]
+    list_filter = ["queue", "ending"]
+    search_fields = ["=name", "=host"]

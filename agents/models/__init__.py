@@ -3,5 +3,6 @@ from __future__ import annotations
 from agents.models.agents import Agent, AgentVersion
 from agents.models.approvals import Approval, Decision
 from agents.models.runs import Run, ToolCall
+from agents.models.workers import Worker
 
-__all__ = ["Agent", "AgentVersion", "Approval", "Decision", "Run", "ToolCall"]
+__all__ = ["Agent", "AgentVersion", "Approval", "Decision", "Run", "ToolCall", "Worker"]

@@ -56,6 +56,12 @@ class Run(models.Model):
     )
     rings = models.PositiveIntegerField(default=0)
     rung_at = models.DateTimeField(null=True, editable=False)
+    ready_at = models.DateTimeField(
+        null=True,
+        db_default=ClockTimestamp(),
+        editable=False,
+        help_text="When it last became ready: how long it has been waiting for a worker.",
+    )
     wake_at = models.DateTimeField(
         null=True, blank=True, help_text="Not to be claimed before this time."
     )
@@ -106,6 +112,17 @@ class Run(models.Model):
                 name="run_failed_at",
                 condition=Q(status="failed"),
             ),
+            models.Index(
+                fields=["workspace", "error_class", "-finished_at"],
+                name="run_failed_by_class",
+                condition=Q(status="failed"),
+            ),
+            models.Index(
+                fields=["workspace", "-finished_at"],
+                include=["error_class"],
+                name="run_failed_recently",
+                condition=Q(status="failed"),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -149,6 +166,7 @@ class ToolCall(models.Model):
         RESPONDED = "responded"
         UNKNOWN = "unknown"  # outcome unknown
         SUPERSEDED = "superseded"
+        SIMULATED = "simulated"  # not made: a fork pretends
 
     class Effect(models.TextChoices):
         NONE = "none"

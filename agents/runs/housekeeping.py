@@ -1,6 +1,6 @@
 """Duties that any worker process may do: packing, retention, orphans, tidying up.
 
-They run in the reaper's thread, one after another, so each does a small batch and
+They run in a thread of their own, one after another, so each does a small batch and
 returns. Unless it says otherwise, a duty has one process at a time: a lock that ends with
 its connection keeps the others out, and they try again when it is due again.
 """
@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError
 
-from agents.runs import retention
+from agents.runs import retention, roster
 from checkpoints.blobs.care import sweep_some
 from checkpoints.db import locks
 from checkpoints.db.locks import alone
@@ -38,6 +38,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("retention tasks", timedelta(seconds=2), retention.work_off),
     Duty("retention", timedelta(minutes=1), retention.sweep),
     Duty("orphans", timedelta(minutes=1), sweep_some),
+    Duty("roster", timedelta(minutes=1), roster.tidy),
 )
 
 

@@ -14,9 +14,9 @@ import random
 import secrets
 import select
 import signal
-import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
@@ -24,8 +24,9 @@ from typing import NoReturn
 from django.db import Error as DatabaseError
 from django.db import connections
 
-from agents.runs import reaper
-from agents.runs.worker import Work, attend
+from agents.models import Worker
+from agents.runs import reaper, roster
+from agents.runs.worker import Span, Work, attend
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +47,22 @@ class Child:
 class Pool:
     """Keeps `size` workers alive until it is told to stop. Linux and macOS."""
 
-    def __init__(self, size: int, work: Work) -> None:
+    def __init__(
+        self,
+        size: int,
+        work: Work,
+        *,
+        span: Span | None = None,
+        grace: float = GRACE,
+        longest_pause: float = LONGEST_PAUSE,
+    ) -> None:
+        """`grace`: seconds until a child that was told to stop is killed.
+        `longest_pause`: until one that died young is replaced."""
         self.size = size
         self.work = work
+        self.span = span
+        self.grace = grace
+        self.longest_pause = longest_pause
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
         self.died_young = 0
@@ -83,7 +97,7 @@ class Pool:
         self.due = later
 
     def _start(self) -> None:
-        name = f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(4)}"
+        name = f"{roster.host()}:{os.getpid()}:{secrets.token_hex(4)}"
         connections.close_all()  # a connection must not have two users
         sys.stdout.flush()
         sys.stderr.flush()
@@ -92,7 +106,7 @@ class Pool:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if pid == 0:
-            _be_child(name, parent, self.work)
+            _be_child(name, parent, lambda: attend(name, self.work, self.span))
         self.children[pid] = Child(name, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -103,23 +117,31 @@ class Pool:
             if not dead:
                 continue
             del self.children[pid]
-            self._end_leases(child)
+            self._end_leases(child, _cause(status))
             if not replace:
+                continue
+            if status == 0:  # it told the roster why
+                self.due.append(time.monotonic())
+                logger.info(
+                    "a worker was recycled", extra={"ids": {"worker": child.name}}
+                )
                 continue
             young = time.monotonic() - child.born < YOUNG
             self.died_young = self.died_young + 1 if young else 0
             pause = PAUSE * 2 ** (self.died_young - 2) if self.died_young > 1 else 0.0
-            self.due.append(time.monotonic() + min(pause, LONGEST_PAUSE))
+            pause = min(pause, self.longest_pause)
+            self.due.append(time.monotonic() + pause)
             logger.warning(
                 "a worker died (%s); the next starts in %.1f s",
                 _cause(status),
-                min(pause, LONGEST_PAUSE),
+                pause,
                 extra={"ids": {"worker": child.name}},
             )
 
-    def _end_leases(self, child: Child) -> None:
+    def _end_leases(self, child: Child, cause: str) -> None:
         try:
             reaper.end_leases(child.name)
+            roster.end(child.name, Worker.Ending.LOST, cause=cause)
         except DatabaseError as error:
             # PostgreSQL is away: the leases lapse by themselves.
             logger.warning("leases were left to lapse (%s)", type(error).__name__)
@@ -129,18 +151,18 @@ class Pool:
     def _stop(self) -> None:
         for pid in self.children:
             os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + self.grace
         while self.children and time.monotonic() < deadline:
             self._wait(deadline - time.monotonic())
             self._bury(replace=False)
         for pid in self.children:
             os.kill(pid, signal.SIGKILL)
         for pid, child in self.children.items():
-            os.waitpid(pid, 0)
-            self._end_leases(child)
+            _, status = os.waitpid(pid, 0)
+            self._end_leases(child, _cause(status))
 
 
-def _be_child(name: str, parent: int, work: Work) -> NoReturn:
+def _be_child(name: str, parent: int, live: Callable[[], None]) -> NoReturn:
     """The rest of this process's life."""
     code = 1
     try:
@@ -150,7 +172,7 @@ def _be_child(name: str, parent: int, work: Work) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         random.seed()
-        attend(name, work)
+        live()
         code = 0
     except BaseException:
         # The edge of a process: nothing of the parent's stack may go on in the child.

@@ -1,4 +1,4 @@
-"""One worker process: it works off rings, and keeps the reaper going beside that.
+"""One worker process: it works off rings; the reaper and housekeeping go on beside it.
 
 Without Redis it takes ready runs straight from PostgreSQL, a second apart; without
 PostgreSQL it waits. Either way it says so once, and goes on when they are back.
@@ -10,12 +10,17 @@ import logging
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from types import FrameType
 from typing import Protocol
 from uuid import UUID
 
 from django.db import (
+    DatabaseError,
     InterfaceError,
     OperationalError,
     close_old_connections,
@@ -24,12 +29,13 @@ from django.db import (
 from redis import RedisError
 
 from agents import queue
-from agents.runs import reaper
+from agents.models import Worker
+from agents.runs import reaper, roster
 from agents.runs.housekeeping import Housekeeper
 
 logger = logging.getLogger(__name__)
 
-SWEEP = 1.0  # seconds between two sweeps of the reaper
+SWEEP = 1.0  # seconds between two turns of the reaper, and of housekeeping
 RETRY = 1.0  # seconds until Redis or PostgreSQL is tried again
 
 Stopping = Callable[[], bool]
@@ -41,23 +47,54 @@ class Work(Protocol):
     def __call__(self, run_id: UUID, *, worker: str, stopping: Stopping) -> object: ...
 
 
-def attend(name: str, work: Work) -> None:
-    """Work until SIGTERM or SIGINT; a run in hand is left between two steps."""
-    _Worker(name, work).attend()
+@dataclass(frozen=True)
+class Span:
+    """How long a worker process serves before a fresh one takes its place."""
+
+    turns: int = 10_000  # runs that it was asked to take on; 0: no matter how many
+    memory: int = 1024 * roster.MB  # bytes; 0: no matter how much
+
+    def is_over(self, turns: int) -> str:
+        """Why it is, after so many turns; "" while it is not."""
+        if self.turns and turns >= self.turns:
+            return f"{turns} turns"
+        if self.memory and (taken := roster.memory()) >= self.memory:
+            return f"{taken // roster.MB} MB"
+        return ""
+
+
+def attend(name: str, work: Work, span: Span | None = None) -> None:
+    """Work until SIGTERM, SIGINT or the end of its span.
+
+    A run in hand is left between two steps when a signal comes; the span's end comes
+    between two runs.
+    """
+    _Worker(name, work, span or Span()).attend()
 
 
 class _Worker:
-    def __init__(self, name: str, work: Work) -> None:
+    def __init__(self, name: str, work: Work, span: Span) -> None:
         self.name = name
         self.work = work
+        self.span = span
         self.stop = threading.Event()
         self.database_away = False
+        self.notice = threading.Lock()
+        self.turns = 0
+        self.busy_since: float | None = None  # time.monotonic()
+        self.over = ""  # why its span is
+        self.beat_due = 0.0  # time.monotonic()
 
     def attend(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_stop)
-        sweeper = threading.Thread(target=self._sweep, name="reaper", daemon=True)
-        sweeper.start()
+        # Apart from each other: a store that hangs holds up no reaper.
+        beside = [
+            threading.Thread(target=self._repeat, args=each, name=each[0], daemon=True)
+            for each in (("reaper", self._sweep), ("housekeeping", Housekeeper().turn))
+        ]
+        for thread in beside:
+            thread.start()
         while not self.stop.is_set():
             try:
                 # First what became ready while nobody listened.
@@ -68,7 +105,11 @@ class _Worker:
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)
             self.stop.wait(RETRY)
-        sweeper.join(SWEEP)
+        for thread in beside:
+            thread.join(SWEEP)
+        how = Worker.Ending.RECYCLED if self.over else Worker.Ending.STOPPED
+        with suppress(DatabaseError, InterfaceError):
+            roster.end(self.name, how, cause=self.over)
         connections.close_all()
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
@@ -76,9 +117,15 @@ class _Worker:
 
     def _take(self, run_id: str) -> None:
         close_old_connections()
+        self.busy_since = time.monotonic()
         try:
             self.work(UUID(run_id), worker=self.name, stopping=self.stop.is_set)
         finally:
+            self.busy_since = None
+            self.turns += 1
+            self.over = self.span.is_over(self.turns)
+            if self.over:
+                self.stop.set()
             close_old_connections()
 
     def _take_ready(self) -> None:
@@ -95,30 +142,42 @@ class _Worker:
                 logger.exception("a run was left", extra={"ids": {"run": run_id}})
         self._database_back()
 
-    def _sweep(self) -> None:
-        """The reaper's thread, with a connection of its own."""
-        housekeeper = Housekeeper()
+    def _repeat(self, name: str, act: Callable[[], object]) -> None:
+        """A thread beside the runs, with a connection of its own."""
         while not self.stop.is_set():
             try:
-                reaper.sweep()
-                housekeeper.turn()
+                act()
                 self._database_back()
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)
             except Exception:
                 # The edge of a thread: without this it would end unseen.
-                logger.exception("the reaper's sweep failed")
+                logger.exception("a turn of the %s thread failed", name)
             close_old_connections()
             # Apart from the other processes: any one suffices.
             self.stop.wait(SWEEP * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
         connections.close_all()
 
+    def _sweep(self) -> None:
+        reaper.sweep()
+        self._beat()
+
+    def _beat(self) -> None:
+        if time.monotonic() < self.beat_due or self.stop.is_set():
+            return
+        self.beat_due = time.monotonic() + roster.BEAT
+        since = self.busy_since  # the other thread's
+        busy = None if since is None else timedelta(seconds=time.monotonic() - since)
+        roster.beat(self.name, roster.Sign(queue.QUEUE, self.turns, busy))
+
     def _database_away(self, error: Exception) -> None:
-        if not self.database_away:
-            self.database_away = True
-            logger.warning("PostgreSQL does not answer (%s)", type(error).__name__)
+        with self.notice:  # said once, whichever thread sees it first
+            if not self.database_away:
+                self.database_away = True
+                logger.warning("PostgreSQL does not answer (%s)", type(error).__name__)
 
     def _database_back(self) -> None:
-        if self.database_away:
-            self.database_away = False
-            logger.warning("PostgreSQL answers again")
+        with self.notice:
+            if self.database_away:
+                self.database_away = False
+                logger.warning("PostgreSQL answers again")

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from agents.errors import ToolError
+from agents.tools import secrets
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State, canonical, parse
@@ -35,7 +36,16 @@ class ToolContext:
     when the tool fails.
     """
 
-    def __init__(self, state: State, recall: Recall = lambda value: value) -> None:
+    def __init__(
+        self,
+        state: State,
+        recall: Recall = lambda value: value,
+        *,
+        memory: bool = True,
+    ) -> None:
+        """Without `memory`, there is none to read or change: a result that is given
+        again for the same arguments must not depend on anything else."""
+        self._memory = memory
         self._state = state
         self._recall = recall
         self._ops: list[Op] = []
@@ -46,6 +56,7 @@ class ToolContext:
 
         In full: with what is kept as blobs.
         """
+        self._require_memory()
         if channel not in self._state:
             return default
         return deepcopy(self._recall(self._state[channel]))
@@ -62,11 +73,26 @@ class ToolContext:
         """Add to the end of a channel that is a list: plan, decisions, todos."""
         self._change(channel, ops.append(pointer(channel), value))
 
+    def secret(self, name: str) -> str:
+        """The secret of this name, as it is now (`agents/tools/secrets.py`).
+
+        Use it; never return or remember it. Raises SecretUnusable.
+        """
+        return secrets.resolve(name)
+
     @property
     def ops(self) -> tuple[Op, ...]:
         return tuple(self._ops)
 
+    def _require_memory(self) -> None:
+        if not self._memory:
+            raise ToolError(
+                "Results of this tool are cached, so it can neither read nor change "
+                "working memory."
+            )
+
     def _change(self, channel: str, op: Op) -> None:
+        self._require_memory()
         if channel in _CLOSED:
             raise ToolError(f"The channel {channel!r} is not a tool's to change.")
         try:

@@ -36,7 +36,7 @@ class Scope(enum.StrEnum):
     """What the web role may see beside the rows of one workspace."""
 
     NOTHING = ""
-    OPERATOR = "operator"  # staff, in the admin: metadata pages of every workspace
+    OPERATOR = "operator"  # metadata of every workspace: staff in the admin, probes
     RECORDING = "recording"  # events of no workspace, while one is written
 
 
@@ -92,6 +92,16 @@ def recording(workspace: UUID | None) -> Iterator[None]:
     was = current()
     scope = Scope.RECORDING if workspace is None else was.scope
     token = _session.set(replace(was, workspace=workspace, scope=scope))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+@contextmanager
+def overseeing() -> Iterator[None]:
+    """Statements in this block see every workspace's rows, as an operator's do: counts."""
+    token = _session.set(Session(current().role, scope=Scope.OPERATOR))
     try:
         yield
     finally:

@@ -145,6 +145,7 @@ class Route:
 ROUTES = {
     "healthz": Route(public=True),
     "readyz": Route(public=True),
+    "metrics": Route(public=True),  # tests/project/test_metrics.py: with a token
     "login": Route(send=no_ids, public=True),
     "logout": Route(get=False, send=no_ids, public=True),
     "admin_login": Route(may_get=lambda person: False, public=True),  # of staff
@@ -243,7 +244,7 @@ PAGES = {name: route for name, route in ROUTES.items() if route.get}
 FORMS = {name: route for name, route in ROUTES.items() if route.send}
 
 # They show nothing that was opened, and may be kept by browsers.
-NOT_OPENED = {"healthz", "readyz"}
+NOT_OPENED = {"healthz", "readyz", "metrics"}
 
 # Pages of others, which have their own tests: test_admin.py.
 OTHERS = ("admin:", "django_rq:")

@@ -10,7 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError, connections
 
 from agents.runs import runner
-from agents.runs.pool import Pool
+from agents.runs.pool import GRACE, Pool
+from agents.runs.roster import MB
+from agents.runs.worker import Span
 from checkpoints import memory, stores
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
 from checkpoints.keys import checks
@@ -35,14 +37,57 @@ class Command(BaseCommand):
         parser.add_argument(
             "--pool", type=int, default=1, metavar="N", help="worker processes (1)"
         )
+        parser.add_argument(
+            "--grace",
+            type=float,
+            default=GRACE,
+            metavar="SECONDS",
+            help="after SIGTERM, until a worker that is still inside a step is killed;"
+            f" its run goes on elsewhere ({GRACE:.0f})",
+        )
+        parser.add_argument(
+            "--max-runs",
+            type=int,
+            default=Span().turns,
+            metavar="N",
+            help="runs that one process takes on before a fresh one takes its place;"
+            f" 0: any number ({Span().turns})",
+        )
+        parser.add_argument(
+            "--max-mb",
+            type=int,
+            default=Span().memory // MB,
+            metavar="N",
+            help="memory of one process, at which a fresh one takes its place;"
+            f" 0: any amount ({Span().memory // MB})",
+        )
 
-    def handle(self, *args: Any, pool: int, **options: Any) -> None:
-        if pool < 1:
-            raise CommandError(f"--pool {pool} must be 1 or more.")
+    def handle(
+        self,
+        *args: Any,
+        pool: int,
+        grace: float,
+        max_runs: int,
+        max_mb: int,
+        **options: Any,
+    ) -> None:
+        _require("--pool", pool, least=1)
+        for name, value in (
+            ("--grace", grace),
+            ("--max-runs", max_runs),
+            ("--max-mb", max_mb),
+        ):
+            _require(name, value, least=0)
         _require_keys()
         _require_store()
         memory.settle()  # before the workers are forked, so that they share it
-        Pool(pool, runner.work).run()
+        span = Span(turns=max_runs, memory=max_mb * MB)
+        Pool(pool, runner.work, span=span, grace=grace).run()
+
+
+def _require(name: str, value: float, *, least: int) -> None:
+    if not value >= least:
+        raise CommandError(f"{name} {value:g} must be {least} or more.")
 
 
 def _require_keys() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -56,6 +57,15 @@ def send(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
     return _post("emails", key, {"text": text})
 
 
+@tool(effect="external", idempotent=True, title="Charge {amount}", approve=never)
+def charge(amount: Decimal, *, key: IdempotencyKey, ctx: ToolContext) -> dict[str, Any]:
+    """Charge a card with a credential, which the payment service repeats."""
+    secret = ctx.secret("DESK_PAYMENTS")
+    told = _post("charges", key, {"amount": str(amount), "with": secret[-4:]})
+    ctx.put("facts", "header", f"Bearer {secret}")
+    return {**told, "authorised by": secret}
+
+
 def _sent(key: IdempotencyKey, ctx: ToolContext) -> Any:
     """What the ledger knows of a delivery; None: nothing."""
     try:
@@ -88,6 +98,18 @@ def hold(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
     _post("holds", key, {"item": item})
     ctx.put("vars", item, ctx.get("vars").get(item, 0) + 1)
     return "held"
+
+
+@tool(effect="read", title="Quote {item}", cache=timedelta(minutes=5))
+def quote(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
+    """Ask for a price, slowly."""
+    time.sleep(0.02)
+    if item == "nothing":
+        raise ToolError("there is no such thing")
+    if item == "the last":
+        return str(ctx.get("vars"))
+    answer = _post("quotes", key, {"item": item})
+    return f"{item}: {answer['confirmation']}"
 
 
 @tool(effect="read", title="Look up {what}")
@@ -191,8 +213,10 @@ desk = register(
             send,
             deliver,
             wire,
+            charge,
             hold,
             look,
+            quote,
             wait,
             explode,
             complain,

@@ -12,7 +12,7 @@ from checkpoints.db.policies import tenant
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0015_content_stays_by_statement"),
+        ("checkpoints", "0016_branch_calls"),
     ]
 
     operations = [
