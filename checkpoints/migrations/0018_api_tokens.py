@@ -12,7 +12,7 @@ from checkpoints.db.policies import tenant
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0016_branch_calls"),
+        ("checkpoints", "0017_functions_look_nowhere_else"),
     ]
 
     operations = [

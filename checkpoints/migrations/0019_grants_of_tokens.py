@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-        ("checkpoints", "0017_api_tokens"),
+        ("checkpoints", "0018_api_tokens"),
     ]
 
     operations = [
