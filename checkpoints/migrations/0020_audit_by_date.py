@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("checkpoints", "0016_branch_calls"),
+        ("checkpoints", "0019_grants_of_tokens"),
     ]
 
     operations = [
