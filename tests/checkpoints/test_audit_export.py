@@ -179,8 +179,8 @@ def test_a_line_that_says_something_twice_is_refused(export, was, becomes):
     lines = export("jsonl").read_text().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if '"step"' in line and was in line)
     lines[at] = lines[at].replace(was, becomes, 1)
-    with pytest.raises(audit_proof.Unreadable, match=f"line {at + 1} is not a row"):
-        list(audit_proof.read_jsonl(lines))
+    with pytest.raises(audit_file.Unreadable, match=f"line {at + 1} is not a row"):
+        list(audit_file.read_jsonl(lines))
 
 
 @pytest.mark.django_db
@@ -198,8 +198,8 @@ def test_a_cell_that_is_not_as_it_was_written_is_refused(export, was, becomes):
     text = export("csv").read_bytes().decode()
     assert was in text
     lines = io.StringIO(text.replace(was, becomes, 1), newline="")
-    with pytest.raises(audit_proof.Unreadable, match="is not a row"):
-        list(audit_proof.read_csv(lines))
+    with pytest.raises(audit_file.Unreadable, match="is not a row"):
+        list(audit_file.read_csv(lines))
 
 
 def test_an_export_that_is_very_deep_is_refused(verifier, tmp_path):
