@@ -62,6 +62,11 @@ STATUS = {
     "unknown": Look("red", "ask", "outcome unknown"),
     # steps
     "ok": Look("jade", "check", "done"),
+    # workers
+    "free": Look("slate", "low", "idle"),
+    "busy": Look("indigo", "run", "busy"),
+    "silent": Look("amber", "clock", "silent"),
+    "lost": Look("red", "alert", "lost"),
     # branches
     "forked": Look("violet", "fork", "forked"),
 }
