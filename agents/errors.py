@@ -3,7 +3,8 @@
     AgentsError
     ├─ BadDeclaration, UnknownAgent, UnknownTool            the code does not provide it
     ├─ EmptyMessage, InvalidEdit, InvalidDecision           what was given does not fit
-    ├─ ArgumentsDoNotFit, ToolError, ResultNotKept          a call goes back to the model
+    ├─ ArgumentsDoNotFit, ToolError ─ SecretUnusable,
+    │  ResultNotKept                                        a call goes back to the model
     ├─ ModelFailed                                          no usable reply came
     ├─ MalformedLog, AlreadyImported                        a chat log is not taken
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
@@ -124,6 +125,12 @@ class ToolError(AgentsError):
     def __init__(self, message: str, *, stop: bool = False) -> None:
         super().__init__(message)
         self.stop = stop
+
+
+class SecretUnusable(ToolError):
+    """There is no secret of this name for the workers, or none that can be used."""
+
+    code = "secret_unusable"
 
 
 class ResultNotKept(AgentsError):

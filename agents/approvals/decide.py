@@ -29,6 +29,7 @@ from agents.models import Approval, Decision, Run, ToolCall
 from agents.models.approvals import Seen
 from agents.tools import Tool, registry
 from agents.tools.schema import Schema
+from agents.tools.secrets import capture, captured
 from agents.wake import adopt, wake
 from checkpoints import audit, clock, gate
 from checkpoints.access import Role, UserPrincipal
@@ -87,6 +88,13 @@ def edit(
         kept, _ = tool.validate(arguments)
     except ArgumentsDoNotFit as wrong:
         raise InvalidDecision(wrong.fields) from None
+    if secrets := capture(kept)[1]:
+        raise InvalidDecision(
+            {
+                "": "The arguments hold what looks like a secret "
+                f"({', '.join(secrets)}). Tools take secrets by name."
+            }
+        )
 
     def settle(call: ToolCall) -> bytes:
         call.effective = gate.seal(call, "effective", kept)
@@ -270,7 +278,7 @@ def _tool(approval: Approval) -> Tool:
 
 
 def _text(field: str, text: str, empty: str) -> str:
-    stripped = text.replace("\r\n", "\n").strip()
+    stripped = captured(text.replace("\r\n", "\n").strip())
     if not stripped:
         raise InvalidDecision({field: empty})
     if len(stripped) > TEXT_CHARACTERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ from agents.errors import AlreadyImported
 from agents.pure.chatlog import Conversation
 from agents.pure.labels import first_words
 from agents.tools import titles
+from agents.tools.secrets import capture
 from checkpoints import audit
 from checkpoints.access import Reason, SystemPrincipal
 from checkpoints.ids import uuid7
@@ -55,6 +57,7 @@ def _import(
     )
     if before is not None:
         raise AlreadyImported(conversation.id or "It", str(before))
+    conversation = _without_secrets(conversation)
     first, rest = _opening(conversation)
     branch = create_thread(
         workspace=workspace,
@@ -80,6 +83,13 @@ def _import(
     )
     branch.refresh_from_db()
     return branch
+
+
+def _without_secrets(conversation: Conversation) -> Conversation:
+    """As it may be stored: the texts themselves say what was taken out."""
+    names = ("messages", "system", "facts")
+    values, found = capture({name: getattr(conversation, name) for name in names})
+    return replace(conversation, **values) if found else conversation
 
 
 def _digest(conversation: Conversation, workspace: Workspace) -> str:

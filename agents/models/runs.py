@@ -166,6 +166,7 @@ class ToolCall(models.Model):
         RESPONDED = "responded"
         UNKNOWN = "unknown"  # outcome unknown
         SUPERSEDED = "superseded"
+        SIMULATED = "simulated"  # not made: a fork pretends
 
     class Effect(models.TextChoices):
         NONE = "none"

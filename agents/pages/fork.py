@@ -34,7 +34,7 @@ from agents.runs.start import fork_run
 from agents.tools import registry
 from checkpoints.blobs import Contents, is_ref
 from checkpoints.errors import FutureSchema, StoreUnavailable
-from checkpoints.models import Checkpoint
+from checkpoints.models import Branch, Checkpoint
 from checkpoints.pure import text
 from checkpoints.pure.codec import State
 
@@ -54,6 +54,7 @@ class ForkForm(forms.Form):
     top_p = forms.FloatField(required=False)
     seed = forms.IntegerField(required=False)
     agent = forms.CharField(required=False, max_length=60)
+    calls = forms.ChoiceField(required=False, choices=Branch.Calls.choices)
     request_key = forms.UUIDField()
 
     def edits(self, was: Was) -> ForkEdits:
@@ -129,7 +130,7 @@ class LaterCalls:
     tool: str
     effect: str
     times: int
-    said: str
+    said: dict[str, str]  # what becomes of them, by how the fork makes its calls
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
             by=request.principal,
             run=runs,
             agent=form.cleaned_data["agent"],
+            calls=form.cleaned_data["calls"] or Branch.Calls.RECORDED,
             request_key=form.cleaned_data["request_key"],
         )
     except InvalidEdit as wrong:
@@ -246,6 +248,13 @@ def _page(
         "diffs": {
             name: text_diff(getattr(was, name), form[name].value() or "")
             for name in ("system", "message")
+        },
+        "calls": CALLS,
+        "chosen": form["calls"].value() or Branch.Calls.RECORDED,
+        "anything_else": {
+            Branch.Calls.RECORDED: "asks a person",
+            Branch.Calls.SIMULATE: "simulated: not run",
+            Branch.Calls.LIVE: "asks a person, then runs",
         },
         "later": later_calls(calls, subject.steps, at),
         "asked_again": asked_again(calls, subject.steps, at),
@@ -314,12 +323,33 @@ def _after(
     ]
 
 
-def _becomes(effect: str, made: Iterable[ToolCall]) -> str:
+def _becomes(effect: str, made: Iterable[ToolCall]) -> dict[str, str]:
     if effect in {ToolCall.Effect.NONE, ToolCall.Effect.READ}:
-        return "runs again: it only looks"
-    if any(call.status == ToolCall.Status.SUCCEEDED for call in made):
-        return "the recorded result, where the call is the same; else asks a person"
-    return "asks a person"
+        return dict.fromkeys(Branch.Calls.values, "runs again: it only looks")
+    recorded = any(call.status == ToolCall.Status.SUCCEEDED for call in made)
+    same = "the recorded result, where the call is the same; else " if recorded else ""
+    return {
+        Branch.Calls.RECORDED: f"{same}asks a person",
+        Branch.Calls.SIMULATE: f"{same}simulated: not run",
+        Branch.Calls.LIVE: "asks a person, then runs",
+    }
+
+
+CALLS = {
+    Branch.Calls.RECORDED: (
+        "Recorded results",
+        "What the source got for the same call; a person is asked where there is none.",
+    ),
+    Branch.Calls.SIMULATE: (
+        "Simulate",
+        "Recorded results; any other call with an effect is not run, and the agent goes "
+        "on as if it had been.",
+    ),
+    Branch.Calls.LIVE: (
+        "Live",
+        "Calls with effects run, for real and again; a person is asked about each.",
+    ),
+}
 
 
 def _free_name(taken: Iterable[str]) -> str:

@@ -33,11 +33,16 @@ from agents.tools import Tool
 from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
+from checkpoints.models import Branch
 from checkpoints.pure.codec import State, canonical
 
 logger = logging.getLogger(__name__)
 
 CANCELLED = "This call was not run: it was cancelled."
+SIMULATED = (
+    "Simulated: this branch is a what-if, so the call was not made and nothing happened. "
+    "Go on as if it had been done."
+)
 EDITED = "A person changed the arguments before this ran, to "
 IN_FORK = "every call with effects on a fork"
 
@@ -56,6 +61,7 @@ class Effects:
         self._ledger = ledger
         self._tools = {tool.name: tool for tool in claim.agent.tools}
         self._contents = contents
+        self._policy = claim.branch.calls
         self._effective: dict[UUID, EffectiveArguments] = {}
         self._called: dict[UUID, ToolOutcome] = {}
         # Calls that were begun: what came of it, None for nothing; or why nobody knows.
@@ -110,7 +116,10 @@ class Effects:
             return found
         if row.status == Status.PROPOSED and self._in_fork(tool):
             row.recorded_from = source = self._ledger.recorded(row)
-            assert source is not None  # consider() found it
+            if source is None:  # consider() lets no other call come here
+                assert self._policy == Branch.Calls.SIMULATE
+                simulated = {"simulated": True}
+                return ToolOutcome(SIMULATED, title, tool.name, context=simulated)
             return ToolOutcome(
                 self._opener.open(source, "result"),
                 title,
@@ -180,7 +189,7 @@ class Effects:
         if tool.question:
             return Ask(title)
         if self._in_fork(tool):
-            return RunIt() if self._ledger.recorded(row) else Ask(title)
+            return self._in_the_fork(row, title)
         return Ask(title) if tool.requires(fitted.arguments) else RunIt()
 
     def _must_ask(self, row: ToolCall, tool: Tool, title: str) -> bool:
@@ -236,6 +245,15 @@ class Effects:
         except ArgumentsDoNotFit as wrong:
             return Refuse(str(wrong), title, wrong.code, tool.name)
         return Ask(title)
+
+    def _in_the_fork(self, row: ToolCall, title: str) -> RunIt | Ask:
+        """Recorded, simulated, or asked about: as whoever forked has chosen."""
+        match self._policy:
+            case Branch.Calls.SIMULATE:
+                return RunIt()
+            case Branch.Calls.LIVE:
+                return Ask(title)
+        return RunIt() if self._ledger.recorded(row) else Ask(title)
 
     def _in_fork(self, tool: Tool) -> bool:
         return tool.has_effects and self._claim.branch.parent_id is not None

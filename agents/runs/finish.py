@@ -19,6 +19,7 @@ from agents.pure.engine import Failure
 from agents.pure.labels import first_words
 from agents.runs.begin import abandon_calls, follow_on, lock, supersede_calls
 from agents.runs.claim import Claim, let_go
+from agents.tools.secrets import captured
 from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
@@ -92,7 +93,7 @@ def pause(claim: Claim, failure: Failure, *, wait: timedelta) -> None:
 def _sealed(run: Run, failure: Failure) -> bytes | None:
     """The reason; None where what is away is the keys: the error's class says so."""
     try:
-        return seal(run, "error", clean(failure.reason)[0])
+        return seal(run, "error", captured(clean(failure.reason)[0]))
     except KeysUnavailable:
         return None
 
@@ -129,7 +130,7 @@ def fail(
             Run.Status.FAILED,
             finished_at=ClockTimestamp(),
             error_class=failure.error_class,
-            error=seal(claim.run, "error", clean(failure.reason)[0]),
+            error=seal(claim.run, "error", captured(clean(failure.reason)[0])),
             failed_step=step,
         )
         if answer_next:
@@ -193,7 +194,7 @@ def error_step(claim: Claim, failure: Failure) -> NewStep:
     return NewStep(
         kind=Checkpoint.Kind.ERROR,
         ops=(),
-        label=first_words(failure.reason),
+        label=first_words(captured(failure.reason)),
         meta=StepMeta(
             status=Checkpoint.Status.FAILED,
             run=claim.run.pk,

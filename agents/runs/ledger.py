@@ -13,14 +13,15 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 
 from agents.errors import ArgumentsDoNotFit
 from agents.models import ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Call, Step, ToolOutcome
 from agents.runs.claim import Claim
+from agents.runs.doubt import see_through
 from agents.tools import Tool, titles
+from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import BadOperation, Fenced
@@ -31,6 +32,8 @@ from checkpoints.pure.codec import State, clean, text
 from checkpoints.pure.ops import Op, fold
 
 Status = ToolCall.Status
+
+TAKEN = "Another worker took the branch before the call."
 
 
 class Ledger:
@@ -71,6 +74,12 @@ class Ledger:
             ToolCall.objects.bulk_create(new, ignore_conflicts=True)
             self._rows |= {row.pk: row for row in new}
 
+    def take_back(self, reply: UUID) -> None:
+        """Forget the rows that were written with a reply that was not committed."""
+        self._rows = {
+            pk: row for pk, row in self._rows.items() if row.reply_id != reply
+        }
+
     def intend(self, row: ToolCall) -> None:
         """Commit that the call is about to happen. Raises Fenced.
 
@@ -78,23 +87,36 @@ class Ledger:
         sees the intent. The call's status must be what we judged it by, for the same
         reason the other way round.
         """
-        branch = self._claim.branch
-        with transaction.atomic():
-            ours = Branch.objects.for_run(self._claim.principal).filter(
-                pk=branch.pk, fence=branch.fence
-            )
-            if ours.select_for_update(no_key=True).first() is None or not (
-                self._calls()
-                .filter(pk=row.pk, status=row.status)
-                .update(
+        was, attempts = row.status, row.attempts + 1
+
+        def act() -> None:
+            with transaction.atomic():
+                self._lock()
+                judged = self._calls().filter(pk=row.pk, status=was)
+                if not judged.update(
                     status=Status.EXECUTING,
-                    attempts=F("attempts") + 1,
+                    attempts=attempts,
                     started_at=ClockTimestamp(),
-                )
-            ):
-                raise Fenced("Another worker took the branch before the call.")
-        row.status = Status.EXECUTING
-        row.attempts += 1
+                ):
+                    raise Fenced(TAKEN)
+
+        def happened() -> bool:
+            with transaction.atomic():
+                self._lock()
+                intended = self._calls().filter(pk=row.pk, attempts=attempts)
+                return intended.filter(status=Status.EXECUTING).exists()
+
+        see_through(act, happened=happened, patience=self._claim.lease)
+        row.status, row.attempts = Status.EXECUTING, attempts
+
+    def _lock(self) -> None:
+        """Keep the branch ours until the transaction ends. Raises Fenced."""
+        branch = self._claim.branch
+        ours = Branch.objects.for_run(self._claim.principal).filter(
+            pk=branch.pk, fence=branch.fence
+        )
+        if ours.select_for_update(no_key=True).first() is None:
+            raise Fenced(TAKEN)
 
     def keep(self, key: UUID, outcome: ToolOutcome) -> None:
         """Keep what came of a call whose step cannot be stored now, for the next claim.
@@ -103,6 +125,7 @@ class Ledger:
         """
         row = self._rows[key]
         kept, _ = clean({name: getattr(outcome, name) for name in _OUTCOME})
+        kept, _ = capture(kept)
         row.result = seal_bytes(row, "result", text(kept).encode())
         if (
             not self._calls()
@@ -208,6 +231,8 @@ def _settled(row: ToolCall, step: Step) -> Status:
         return Status.UNKNOWN
     if row.status == Status.SUPERSEDED:
         return Status.SUPERSEDED
+    if step.context and step.context.get("simulated"):
+        return Status.SIMULATED
     return Status.FAILED if step.status == "failed" else Status.SUCCEEDED
 
 

@@ -48,13 +48,21 @@ class Pool:
     """Keeps `size` workers alive until it is told to stop. Linux and macOS."""
 
     def __init__(
-        self, size: int, work: Work, *, span: Span | None = None, grace: float = GRACE
+        self,
+        size: int,
+        work: Work,
+        *,
+        span: Span | None = None,
+        grace: float = GRACE,
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        """`grace`: seconds until a child that was told to stop is killed."""
+        """`grace`: seconds until a child that was told to stop is killed.
+        `longest_pause`: until one that died young is replaced."""
         self.size = size
         self.work = work
         self.span = span
         self.grace = grace
+        self.longest_pause = longest_pause
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
         self.died_young = 0
@@ -121,11 +129,12 @@ class Pool:
             young = time.monotonic() - child.born < YOUNG
             self.died_young = self.died_young + 1 if young else 0
             pause = PAUSE * 2 ** (self.died_young - 2) if self.died_young > 1 else 0.0
-            self.due.append(time.monotonic() + min(pause, LONGEST_PAUSE))
+            pause = min(pause, self.longest_pause)
+            self.due.append(time.monotonic() + pause)
             logger.warning(
                 "a worker died (%s); the next starts in %.1f s",
                 _cause(status),
-                min(pause, LONGEST_PAUSE),
+                pause,
                 extra={"ids": {"worker": child.name}},
             )
 

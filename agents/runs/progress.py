@@ -5,11 +5,14 @@ The state is kept in memory between steps by folding what was committed.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
@@ -17,11 +20,22 @@ from agents.models import Run
 from agents.pure import engine
 from agents.pure.engine import Call, ReplyMeta, Step, unanswered
 from agents.runs.claim import Claim
+from agents.runs.doubt import see_through
 from agents.runs.ledger import Ledger
+from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
-from checkpoints.log.append import NewStep, StepMeta, Writer, commit, writer
+from checkpoints.log.append import (
+    NewStep,
+    StepMeta,
+    Writer,
+    commit,
+    committed,
+    writer,
+)
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
+
+logger = logging.getLogger(__name__)
 
 
 class Progress:
@@ -32,6 +46,7 @@ class Progress:
         self.steps = held.run.steps
         self.state: State = {}
         self._claim = held
+        self._sent = self.writer  # as it is once the last step that was sent is there
 
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
         """From the branch as it was opened; `known` are the checkpoints behind it
@@ -44,6 +59,46 @@ class Progress:
     def open_calls(self) -> list[Call]:
         return unanswered(self.state, self.keys)
 
+    def store(
+        self,
+        step: Step,
+        *,
+        actor_id: int | None = None,
+        schema_version: int | None = None,
+        also: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Commit the step, with the rows that `also` writes, and move to it.
+
+        Raises as `commit`, and what PostgreSQL's absence raises, after a while.
+        """
+
+        def act() -> None:
+            with transaction.atomic():
+                self.commit(step, actor_id=actor_id, schema_version=schema_version)
+                also()
+
+        self.see_through(step, act)
+
+    def see_through(self, step: Step | None, act: Callable[[], object]) -> None:
+        """Do `act`, a transaction that commits the step if there is one, and move to it.
+
+        A commit whose answer was lost is looked for, and sent again where it is not
+        there (doubt.py).
+        """
+        if step is None:
+            act()
+            return
+        before = self.writer
+
+        def happened() -> bool:
+            if committed(before, step.id):
+                return True
+            self._ledger.take_back(step.id)
+            return False
+
+        see_through(act, happened=happened, patience=self._claim.lease)
+        self._move()
+
     def commit(
         self,
         step: Step,
@@ -55,7 +110,8 @@ class Progress:
 
         Raises Fenced, StoreUnavailable and KeysUnavailable.
         """
-        held, meta = self._claim, step.meta
+        held, step = self._claim, _without_secrets(step)
+        meta = step.meta
         after = commit(
             self.writer,
             NewStep(
@@ -84,13 +140,27 @@ class Progress:
             )
         self._count(step)
         failpoint("before commit")
+        self._sent = after
         return after
 
-    def move(self, after: Writer) -> None:
+    def tell(self, event: str) -> None:
+        """For whoever turns these lines on: the run, and its branch as it stands."""
+        at = self.writer
+        ids = {
+            "run": self._claim.run.pk,
+            "branch": at.branch_id,
+            "fence": at.fence,
+            "step": at.step,
+            "checkpoint": at.head,
+        }
+        logger.debug(event, extra={"ids": ids})
+
+    def _move(self) -> None:
         """What was committed is what is known now."""
-        self.writer = after
-        self.state = fold(self.state, after.stored)
+        self.writer = self._sent
+        self.state = fold(self.state, self.writer.stored)
         self.steps += 1
+        self.tell("stored a step")
 
     def _count(self, step: Step) -> None:
         """What the run has used, and that its attempts count anew."""
@@ -106,6 +176,21 @@ class Progress:
         Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
             **values
         )
+
+
+def _without_secrets(step: Step) -> Step:
+    """The step as it may be stored; its context names what was taken out."""
+    (ops, label, context), found = capture([list(step.ops), step.label, step.context])
+    if not found:
+        return step
+    if label.endswith("…"):  # it was cut, maybe within a secret
+        label = f"{label.rpartition(' ')[0]}…"
+    return replace(
+        step,
+        ops=tuple(ops),
+        label=label,
+        context={**(context or {}), "secrets": found},
+    )
 
 
 _REPLY_COLUMNS = tuple(column.name for column in fields(ReplyMeta))

@@ -12,7 +12,6 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
 
 from agents.llm import OpenAIModel
 from agents.models import Run
@@ -61,6 +60,7 @@ def work(
         return
     failpoint("after claim")
     progress = Progress(held)
+    progress.tell("took a run")
     with outcomes.met(held, progress), Heartbeat(held) as heart:
         Runner(held, progress, stopping).go(heart)
 
@@ -164,11 +164,7 @@ class Runner:
         step = migration(self._progress.state, self._claim.agent)
         if step is None:
             return
-        with transaction.atomic():
-            after = self._progress.commit(
-                step, schema_version=self._claim.agent.schema_version
-            )
-        self._progress.move(after)
+        self._progress.store(step, schema_version=self._claim.agent.schema_version)
         failpoint("after migrate")
 
     def _step(self) -> bool:
@@ -194,9 +190,8 @@ class Runner:
             )
         match outcome:
             case Continue(step):
-                with self._keeping(step), transaction.atomic():
-                    after = progress.commit(step)
-                progress.move(after)
+                with self._keeping(step):
+                    progress.store(step)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -213,10 +208,9 @@ class Runner:
             *incoming.decisions(held, self._opener, self._progress.open_calls),
         ]
         for arrival in sorted(arrived, key=lambda arrival: arrival.at):
-            with transaction.atomic():
-                after = self._progress.commit(arrival.step, actor_id=arrival.actor_id)
-                arrival.record()
-            self._progress.move(after)
+            self._progress.store(
+                arrival.step, actor_id=arrival.actor_id, also=arrival.record
+            )
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()
@@ -232,7 +226,7 @@ class Runner:
                 failpoint("after ask")
 
         try:
-            finish.suspend(held, save)
+            self._progress.see_through(step, lambda: finish.suspend(held, save))
         except finish.CancelledMeanwhile:
             finish.cancel(held, self._progress.writer)
 
@@ -243,11 +237,14 @@ class Runner:
             progress = self._progress
             return progress.writer if step is None else progress.commit(step)
 
-        with self._keeping(step):
+        def end() -> None:
             if failure is None:
                 finish.succeed(self._claim, save)
             else:
                 finish.fail(self._claim, failure, save, answer_next=True)
+
+        with self._keeping(step):
+            self._progress.see_through(step, end)
 
     @contextmanager
     def _keeping(self, step: Step | None) -> Iterator[None]:

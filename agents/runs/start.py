@@ -27,6 +27,7 @@ from agents.runs.begin import (
 )
 from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.tools import registry
+from agents.tools.secrets import capture, captured
 from agents.tools.versions import agent_version
 from agents.wake import adopt, ring, wake
 from checkpoints import audit, gate
@@ -69,17 +70,18 @@ def start_run(
         raise NotPermitted("A thread is shared with a group by one who is in it.")
     kept = _said(message)
     text = text_of(kept)
+    params, _ = capture(params or {})
     if (first := _by_key(by, request_key)) is not None:
         return first
     spec = registry.agent(agent)
-    if wrong := problems(params or {}):
+    if wrong := problems(params):
         raise InvalidEdit(wrong)
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
     state: State = {
         "_schema": spec.schema_version,
         "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
-        "params": {**spec.params(), **(params or {})},
+        "params": {**spec.params(), **params},
         "goal": text,
         "plan": [],
         "facts": {},
@@ -92,7 +94,8 @@ def start_run(
             branch = threads.create_thread(
                 workspace=workspace,
                 owner_id=by.user_id,
-                title=clean(title.strip())[0] or first_words(text, TITLE_CHARACTERS),
+                title=captured(clean(title.strip())[0])
+                or first_words(text, TITLE_CHARACTERS),
                 state=state,
                 label=first_words(f"{by.name}: {text}"),
                 visibility=visibility,
@@ -178,9 +181,12 @@ def fork_run(
     by: UserPrincipal,
     run: bool = True,
     agent: str = "",
+    calls: str = Branch.Calls.RECORDED,
     request_key: UUID | None = None,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
+
+    `calls` says what becomes of calls with effects there (`Branch.Calls`).
 
     Raises InvalidEdit, UnknownAgent (`agent` as in `send_message`) and NotPermitted.
     """
@@ -196,16 +202,21 @@ def fork_run(
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
     values, cleaned = clean(vars(edits))
+    values, secrets = capture(values)
+    replaced = {"cleaned": cleaned, "secrets": secrets}
+    flagged = {name: found for name, found in replaced.items() if found}
     ops, label = edit_ops(state, replace(edits, **values))
     with transaction.atomic():
         try:
             branch = threads.fork(
                 checkpoint,
-                name=clean(name.strip())[0] or f"fork at step {checkpoint.step}",
+                name=captured(clean(name.strip())[0])
+                or f"fork at step {checkpoint.step}",
                 by_id=by.user_id,
                 ops=ops,
                 label=first_words(f"{by.name}: {label}"),
-                context={"cleaned": cleaned} if cleaned else None,
+                context=flagged or None,
+                calls=calls,
                 request_key=request_key,
             )
         except (Pruned, Shredded) as gone:
@@ -213,9 +224,11 @@ def fork_run(
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
             made = begin(locked, version_for(locked, agent), by=by)
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk, run=made.pk)
+            audit.record(
+                by, "fork", obj=branch, source=checkpoint.pk, run=made.pk, calls=calls
+            )
         elif not run:
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk)
+            audit.record(by, "fork", obj=branch, source=checkpoint.pk, calls=calls)
     return branch
 
 
@@ -351,7 +364,8 @@ def _require_thread(by: UserPrincipal, thread_id: UUID) -> None:
 
 
 def _said(message: str) -> Said:
-    kept = said(message)
+    text, secrets = capture(message)
+    kept = said(text, secrets=secrets)
     if not text_of(kept):
         raise EmptyMessage
     return kept

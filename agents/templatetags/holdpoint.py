@@ -60,6 +60,7 @@ STATUS = {
     "proposed": Look("slate", "ask", "proposed"),
     "executing": Look("indigo", "run", "executing"),
     "unknown": Look("red", "ask", "outcome unknown"),
+    "simulated": Look("violet", "fork", "simulated"),
     # steps
     "ok": Look("jade", "check", "done"),
     # workers

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from agents.errors import ToolError
+from agents.tools import secrets
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State, canonical, parse
@@ -61,6 +62,13 @@ class ToolContext:
     def append(self, channel: str, value: Any) -> None:
         """Add to the end of a channel that is a list: plan, decisions, todos."""
         self._change(channel, ops.append(pointer(channel), value))
+
+    def secret(self, name: str) -> str:
+        """The secret of this name, as it is now (`agents/tools/secrets.py`).
+
+        Use it; never return or remember it. Raises SecretUnusable.
+        """
+        return secrets.resolve(name)
 
     @property
     def ops(self) -> tuple[Op, ...]:

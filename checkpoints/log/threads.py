@@ -97,6 +97,7 @@ def fork(
     ops: Sequence[Op] = (),
     label: str = "",
     context: dict[str, Any] | None = None,
+    calls: str = Branch.Calls.RECORDED,
     request_key: UUID | None = None,
 ) -> Branch:
     """A new branch that goes on from `source`, whose thread and branch stay untouched.
@@ -115,6 +116,7 @@ def fork(
         head=source,
         head_step=source.step,
         head_mac=bytes(source.state_mac),
+        calls=calls,
         request_key=request_key,
         created_by_id=by_id,
     )

@@ -169,6 +169,11 @@ class Branch(models.Model):
     checkpoint where it leaves its parent.
     """
 
+    class Calls(models.TextChoices):
+        RECORDED = "recorded", "recorded results"  # a person is asked on a miss
+        SIMULATE = "simulate", "simulated"  # recorded results, else made up
+        LIVE = "live", "live"  # each asks a person
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="branches")
@@ -204,6 +209,13 @@ class Branch(models.Model):
     )
     worker = models.CharField(max_length=100, blank=True, editable=False)
     lease_until = models.DateTimeField(null=True, editable=False)
+    calls = models.CharField(
+        max_length=10,
+        choices=Calls,
+        default=Calls.RECORDED,
+        db_default=Calls.RECORDED,
+        help_text="What a fork does with calls that have effects.",
+    )
     request_key = models.UUIDField(null=True, editable=False)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from checkpoints import gate
-from checkpoints.access import Reason, SystemPrincipal, unscoped
+from checkpoints.access import SystemPrincipal
 from checkpoints.blobs import put, read
 from checkpoints.errors import BadArchive, CheckpointsError, MissingObject
 from checkpoints.log import archive, expire, source
@@ -21,19 +21,15 @@ from checkpoints.log.restore import restore
 from checkpoints.log.source import Source
 from checkpoints.models import Archive, Blob, CheckpointDelta
 from checkpoints.pure.archived import Lines
-from tests.checkpoints.archives import grow, say, states
+from tests.checkpoints.archives import grow, say, states, stored
 from tests.checkpoints.packing import segments
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 Change = Callable[[list[bytes]], list[bytes]]
-
-
-@pytest.fixture(autouse=True)
-def everything_visible(settings, tmp_path):
-    settings.BLOB_DIR = tmp_path / "blobs"
-    with unscoped(Reason.TEST):
-        yield
 
 
 @pytest.fixture
@@ -45,13 +41,9 @@ def archived(make_thread, alice) -> Archive:
     return made
 
 
-def of(archived: Archive) -> Source:
-    return source.stored(archived.store, archived.object_name)
-
-
 def changed(archived: Archive, change: Change) -> Source:
     """The archive with other lines."""
-    whole = of(archived)
+    whole = stored(archived)
     packed = b"".join(part.read() for part in whole.packed())
     text = zstandard.ZstdDecompressor().stream_reader(
         io.BytesIO(packed), read_across_frames=True
@@ -120,7 +112,7 @@ def test_a_changed_archive_is_refused(archived, name):
     with pytest.raises(BadArchive, match=says):
         restore(changed(archived, change))
     assert not CheckpointDelta.objects.exists()
-    assert restore(of(archived)).steps == archived.steps
+    assert restore(stored(archived)).steps == archived.steps
 
 
 def test_every_flipped_byte_of_the_file_is_noticed(archived, settings):
@@ -131,10 +123,10 @@ def test_every_flipped_byte_of_the_file_is_noticed(archived, settings):
         bad[at] ^= 0x10
         part.write_bytes(bytes(bad))
         with pytest.raises(CheckpointsError):
-            restore(of(archived))
+            restore(stored(archived))
         assert not CheckpointDelta.objects.exists()
     part.write_bytes(good)
-    assert restore(of(archived)).steps
+    assert restore(stored(archived)).steps
 
 
 def test_what_is_no_archive_and_one_without_keys_say_so(archived, tmp_path):
@@ -175,7 +167,7 @@ def test_blobs_and_segments_come_back_too(make_thread, alice):
     made = archive.write(thread.pk)
     assert expire.prune(made)
     assert not Blob.objects.exists()
-    restore(of(made))
+    restore(stored(made))
     assert states(thread.pk) == before
     pass_ = gate.admit(
         SystemPrincipal("test", thread.workspace_id), purpose="test", threads=[thread]

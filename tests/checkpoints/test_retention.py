@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Value
 
 from checkpoints import gate
-from checkpoints.access import Reason, Role, unscoped
+from checkpoints.access import Role
 from checkpoints.clock import now
 from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.log import archive, expire, retention, rules, source, tasks
@@ -33,38 +33,23 @@ from checkpoints.models import (
     ThreadInput,
 )
 from checkpoints.stores import configured
-from tests.checkpoints.archives import grow, say, states
+from tests.checkpoints.archives import age, graced, grow, say, states, stored
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 
 @pytest.fixture(autouse=True)
-def everything_visible(settings, tmp_path):
-    settings.BLOB_DIR = tmp_path / "blobs"
+def usual_settings(settings):
     settings.RETENTION_DAYS = 30
     settings.RETENTION_GRACE_HOURS = 24
-    with unscoped(Reason.TEST):
-        yield
-
-
-def age(thread: Thread, days: float = 40) -> Thread:
-    """The thread as if its last step was so long ago."""
-    then = now() - timedelta(days=days)
-    Thread.objects.filter(pk=thread.pk).update(created_at=then)
-    Branch.objects.filter(thread=thread).update(updated_at=then)
-    return thread
 
 
 @pytest.fixture
 def old(make_thread, alice) -> Thread:
     return age(grow(make_thread(owner=alice))[0].thread)
-
-
-def graced() -> None:
-    """Let the grace period of every verified archive be over."""
-    Archive.objects.filter(status="verified").update(
-        verified_at=now() - timedelta(days=2)
-    )
 
 
 def here(thread: Thread) -> bool:
@@ -193,7 +178,7 @@ def test_reading_says_when_and_by_whom_it_went(old, alice):
 def test_a_restored_thread_counts_from_then(old):
     archived = archive.write(old.pk)
     expire.prune(archived)
-    restore(source.stored(archived.store, archived.object_name))
+    restore(stored(archived))
     assert not retention.sweep(NO_WORK)
 
 
@@ -203,7 +188,7 @@ def test_shredding_is_for_good_for_one_thread_and_its_archives(
     other = grow(make_thread(title="other"))[0].thread
     before = states(other.pk)
     archived = archive.write(old.pk)
-    stolen = list(source.stored(archived.store, archived.object_name).packed())
+    stolen = list(stored(archived).packed())
     gone = expire.shred(old.pk, by=bob, reason="the traveller asked for it")
     assert expire.shred(old.pk, by=alice) == gone
     assert (gone.what, gone.by_id) == ("shredded", bob.user_id)

@@ -160,3 +160,30 @@ def test_a_step_that_answers_says_that_a_run_would_end_at_once(browser, trip, al
     assert "a run would end at once" in answered
     asks = text(browser(alice).get(f"{trip.page()}fork/{trip.at(3)}/"))
     assert "a run would end at once" not in asks
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ("", "effects: recorded results"),
+        ("simulate", "effects: simulated"),
+        ("live", "effects: live"),
+    ],
+)
+def test_how_the_fork_makes_its_calls_is_chosen_and_shown(
+    browser, trip, alice, page, form, calls, said
+):
+    if calls:
+        form["calls"] = calls
+    assert browser(alice).post(page, form).status_code == 303
+    made = forks(trip).get()
+    assert made.calls == (calls or "recorded")
+    shown = text(browser(alice).get(trip.page(), {"branch": made.pk}))
+    assert said in shown
+    assert ('id="thread-calls"' in shown) == bool(calls)
+
+
+def test_a_choice_that_is_none_of_ours_is_refused(browser, trip, alice, page, form):
+    response = browser(alice).post(page, form | {"calls": "yolo"})
+    assert response.status_code == 422
+    assert not forks(trip).exists()

@@ -109,6 +109,8 @@ def ended(run: Run) -> bool:
 class Workers:
     """`manage.py worker` processes on the test database."""
 
+    command: tuple[str, ...] = ("manage.py", "worker", "--pool")
+
     def __init__(self, env: dict[str, str], log: Path) -> None:
         self._owners = {"DATABASE_URL": env["DATABASE_URL"]}
         self.env = as_role(env, DatabaseRole.WORKER)
@@ -127,10 +129,7 @@ class Workers:
     ) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [
-                    *(sys.executable, "manage.py", "worker"),
-                    *("--pool", str(pool), *options),
-                ],
+                [sys.executable, *self.command, str(pool), *options],
                 cwd=ROOT,
                 env={**self.env, **env},
                 stdout=log,
@@ -146,7 +145,7 @@ class Workers:
             return [
                 int(pid)
                 for pid in path.read_text().split()
-                if b"manage.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                if self.command[0].encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
             ]
         except OSError:
             return []
@@ -172,28 +171,30 @@ class Workers:
             process.wait()
 
 
-@pytest.fixture
-def workers(transactional_db, server, settings, tmp_path) -> Iterator[Workers]:
+def surroundings(settings: Any, server: Any) -> dict[str, str]:
+    """The environment of processes that work on what this test works on."""
     database = connection.settings_dict
     host, port = database["HOST"], database["PORT"]
     socket = host.startswith("/")
     where = "" if socket else f"{host}:{port}" if port else host
     query = f"?host={quote(host)}&port={port}" if socket else ""
     who = f"{quote(database['USER'])}:{quote(database['PASSWORD'])}"
-    running = Workers(
-        {
-            **os.environ,
-            "DATABASE_URL": f"postgresql://{who}@{where}/{database['NAME']}{query}",
-            "REDIS_URL": settings.REDIS_URL,
-            "BLOB_DIR": str(settings.BLOB_DIR),
-            "HOLDPOINT_APPS": "tests.workers.desk",
-            "OPENAI_BASE_URL": server.base_url,
-            "OPENAI_API_KEY": server.api_key,
-            "MODEL_ATTEMPTS": "2",
-            "DESK_LEDGER": server.ledger_url,
-            "LEASE_SECONDS": "2",
-        },
-        tmp_path / "worker.log",
-    )
+    return {
+        **os.environ,
+        "DATABASE_URL": f"postgresql://{who}@{where}/{database['NAME']}{query}",
+        "REDIS_URL": settings.REDIS_URL,
+        "BLOB_DIR": str(settings.BLOB_DIR),
+        "HOLDPOINT_APPS": "tests.workers.desk",
+        "OPENAI_BASE_URL": server.base_url,
+        "OPENAI_API_KEY": server.api_key,
+        "MODEL_ATTEMPTS": "2",
+        "DESK_LEDGER": server.ledger_url,
+        "LEASE_SECONDS": "2",
+    }
+
+
+@pytest.fixture
+def workers(transactional_db, server, settings, tmp_path) -> Iterator[Workers]:
+    running = Workers(surroundings(settings, server), tmp_path / "worker.log")
     yield running
     running.stop()

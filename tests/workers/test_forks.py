@@ -31,9 +31,11 @@ def booked(begin, work, server) -> Run:
 
 @pytest.fixture
 def fork(alice):
-    def fork(run: Run, step: int, by=alice, **edits):
+    def fork(run: Run, step: int, by=alice, calls="recorded", **edits):
         source = Checkpoint.objects.get(branch=run.branch, step=step)
-        branch = start.fork_run(source, edits=ForkEdits(**edits), name="", by=by)
+        branch = start.fork_run(
+            source, edits=ForkEdits(**edits), name="", by=by, calls=calls
+        )
         return Run.objects.get(branch=branch)
 
     return fork
@@ -142,3 +144,49 @@ def test_a_viewer_changes_nothing(booked, fork, viewer):
         start.send_message(booked.branch, message="Hello", by=viewer)
     with pytest.raises(NotPermitted):
         start.cancel(booked, by=viewer)
+
+
+def test_a_simulated_fork_makes_no_call_and_says_so(
+    booked, fork, work, server, alice, history
+):
+    before = len(server.ledger())
+    server.will_call("c2", "book", item="hotel", price="100")  # recorded
+    server.will_call("c3", "book", item="hostel", price="2000")  # not, and dear
+    server.will_say("A hostel, as if.")
+    forked = fork(booked, 2, message="Something dear.", calls="simulate")
+    assert forked.branch.calls == "simulate"
+    work()
+    forked.refresh_from_db()
+    assert forked.status == "succeeded"
+    assert len(server.ledger()) == before
+    assert "was not made" in server.requests[-1]["messages"][-1]["content"]
+    calls = ToolCall.objects.filter(run=forked).order_by("created_at")
+    assert list(calls.values_list("status", flat=True)) == ["succeeded", "simulated"]
+    # What was made up is nothing that a fork of the fork could have recorded.
+    server.will_call("c3", "book", item="hostel", price="2000")
+    source = Checkpoint.objects.get(branch=forked.branch, step=5)
+    again = start.fork_run(source, edits=ForkEdits(system="x"), name="", by=alice)
+    work()
+    assert len(pending(Run.objects.get(branch=again))) == 1
+
+
+def test_a_live_fork_asks_about_each_call_recorded_or_not(
+    booked, fork, work, server, bob
+):
+    before = len(server.ledger())
+    server.will_call("c2", "book", item="hotel", price="100")
+    server.will_say("Booked once more.")
+    forked = fork(booked, 2, system="Be brief.", calls="live")
+    work()
+    (approval,) = pending(forked)
+    assert len(server.ledger()) == before
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    work()
+    forked.refresh_from_db()
+    assert forked.status == "succeeded"
+    assert len(server.ledger()) == before + 1
+    # A message to the branch later: as it was forked.
+    server.will_call("c4", "book", item="hotel", price="100")
+    start.send_message(forked.branch, message="And again.", by=bob)
+    work()
+    assert len(pending(Run.objects.filter(branch=forked.branch).latest("pk"))) == 1

@@ -29,4 +29,11 @@ def notes(context: Mapping[str, Any] | None) -> list[Note]:
                 "the tool found out what came of it.",
             )
         )
+    if context.get("simulated"):
+        text = "Simulated: the call was not made. The agent was told to go on as if."
+        found.append(Note("simulated", "fork", "violet", text))
+    if isinstance(names := context.get("secrets"), list) and names:
+        text = "Secrets were taken out before this was stored: "
+        text += ", ".join(f"[secret {name}]" for name in names) + "."
+        found.append(Note("secrets", "lock", "amber", text))
     return found

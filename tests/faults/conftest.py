@@ -1,0 +1,146 @@
+"""A warm parent of workers that are there to be killed, and an outside that judges."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.db.models import Max
+
+from agents.models import Run
+from checkpoints.clock import ClockTimestamp
+from checkpoints.models import Branch
+from tests.faults import judge
+from tests.faults.people import People, Script
+from tests.workers.conftest import (
+    Workers,
+    begin,
+    everything_visible,
+    own_redis,
+    server,
+    surroundings,
+    wait_until,
+    work,
+)
+
+__all__ = ["begin", "everything_visible", "own_redis", "server", "work"]  # fixtures
+
+# `FAULTS=10 ./dev test tests/faults` goes on ten times as long.
+FAULTS = float(os.environ.get("FAULTS", "1"))
+
+
+class Nursery(Workers):
+    command = ("tests/faults/nursery.py",)
+
+
+@pytest.fixture
+def nursery(transactional_db, server, settings, tmp_path) -> Iterator[Nursery]:
+    running = Nursery(surroundings(settings, server), tmp_path / "journal")
+    yield running
+    running.stop()
+
+
+class Storm:
+    """Runs, people and faults at once; afterwards, the findings."""
+
+    AT_ONCE = 6  # runs that are not over
+    ATTEMPTS = 3  # a run that is given up was killed too often: not what is tested
+
+    def __init__(self, nursery: Nursery, server, who, seed: int) -> None:
+        self.nursery = nursery
+        self.server = server
+        self.dice = random.Random(seed)
+        self.memory = judge.Memory()
+        self.people = People(who, self.memory, self.dice, server.ledger)
+        self.supervisor = nursery.start(2)
+        self.stopped: list[tuple[float, int]] = []  # when it goes on, which process
+        server.services.answer = Script()
+
+    def rage(self, times: int, fault: Callable[[], bool], pace: float) -> None:
+        """`fault` until it has happened so often, while runs are at work."""
+        happened, looked = 0, 0.0
+        while happened < times:
+            for _ in range(self.AT_ONCE - self._moving()):
+                self.people.begin()
+            if self.dice.random() < 0.3:
+                self.people.act()
+            self.people.decide()
+            self.people.go_on()
+            if time.monotonic() - looked > 1:
+                self.memory.look()
+                looked = time.monotonic()
+            if self._attempts() < self.ATTEMPTS:
+                happened += fault()
+            self._wake_stopped()
+            time.sleep(self.dice.expovariate(1 / pace))
+
+    def kill(self) -> bool:
+        children = self.nursery.children(self.supervisor)
+        if not children:
+            return False
+        return _signal(self.dice.choice(children), signal.SIGKILL)
+
+    def stop_for_long(self) -> bool:
+        """SIGSTOP past the lease, then SIGCONT: a holder that was only slow."""
+        children = set(self.nursery.children(self.supervisor))
+        awake = sorted(children - {pid for _, pid in self.stopped})
+        if len(awake) < 2 or not _signal(awake[0], signal.SIGSTOP):
+            return False
+        self.people.holders_are_dead = False
+        self.clock_jumps()
+        self.stopped.append((time.monotonic() + self.dice.uniform(0.1, 0.6), awake[0]))
+        return True
+
+    def clock_jumps(self) -> bool:
+        """The database's clock goes forward by more than a lease."""
+        return bool(
+            Branch.objects.exclude(holder=None).update(lease_until=ClockTimestamp())
+        )
+
+    def forget_rings(self) -> bool:
+        self.nursery.forget_rings()
+        return True
+
+    def findings(self) -> list[str]:
+        """What is wrong once everything had the time to come to an end."""
+        self.stopped = [(0.0, pid) for _, pid in self.stopped]
+        self._wake_stopped()
+        wait_until(self._quiet)
+        return judge.findings(
+            ledger=self.server.ledger(), log=self.nursery.log, memory=self.memory
+        )
+
+    def _quiet(self) -> bool:
+        self.people.decide()
+        self.people.go_on()
+        return not Run.objects.filter(status__in=Run.LIVE).exists()
+
+    def _wake_stopped(self) -> None:
+        now = time.monotonic()
+        for _, pid in [each for each in self.stopped if each[0] <= now]:
+            _signal(pid, signal.SIGCONT)
+        self.stopped = [each for each in self.stopped if each[0] > now]
+
+    def _moving(self) -> int:
+        return Run.objects.filter(status__in=["ready", "running"]).count()
+
+    def _attempts(self) -> int:
+        most = Run.objects.filter(status__in=Run.LIVE).aggregate(n=Max("attempts"))
+        return most["n"] or 0
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def storm(nursery, server, alice, bob) -> Callable[[int], Storm]:
+    return lambda seed: Storm(nursery, server, [alice, bob], seed)

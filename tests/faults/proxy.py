@@ -1,0 +1,97 @@
+"""A wire between this process and PostgreSQL that can be cut, at a commit."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.db import connection
+
+PORT = "5432"
+
+
+class Wire:
+    """Forwards what comes, both ways. `cut` is asked at each COMMIT, until it cuts."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        self.cut: Callable[[], bool] = lambda: False
+        self.then: Callable[[], object] = lambda: None  # once it is cut
+        self.delivered = True  # whether the COMMIT that is cut still gets through
+        self.cuts = 0
+        self._server = server
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / f".s.PGSQL.{PORT}"))
+        self._listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._server)
+                pair = _Pair(self, client, server)
+                for act in (pair.ask, pair.answer):
+                    threading.Thread(target=act, daemon=True).start()
+
+
+class _Pair:
+    def __init__(
+        self, wire: Wire, client: socket.socket, server: socket.socket
+    ) -> None:
+        self._wire, self._client, self._server = wire, client, server
+        self._muted, self._answered = threading.Event(), threading.Event()
+
+    def ask(self) -> None:
+        with suppress(OSError):
+            while sent := self._client.recv(65536):
+                if b"COMMIT\0" in sent and self._wire.cut():
+                    self._cut(sent)
+                    break
+                self._server.sendall(sent)
+        self._server.close()
+
+    def answer(self) -> None:
+        with suppress(OSError):
+            while said := self._server.recv(65536):
+                if self._muted.is_set():
+                    self._answered.set()
+                else:
+                    self._client.sendall(said)
+        if not self._muted.is_set():
+            self._client.close()
+
+    def _cut(self, sent: bytes) -> None:
+        wire = self._wire
+        wire.cut = lambda: False
+        wire.cuts += 1
+        self._muted.set()
+        if wire.delivered:
+            self._server.sendall(sent)
+            assert self._answered.wait(10)
+        self._server.shutdown(socket.SHUT_RDWR)
+        wire.then()
+        self._client.shutdown(socket.SHUT_RDWR)
+        self._client.close()
+
+
+@contextmanager
+def wired(folder: Path) -> Iterator[Wire]:
+    """This process's queries go through the wire."""
+    settings = connection.settings_dict
+    was = settings["HOST"], settings["PORT"]
+    wire = Wire(f"{was[0]}/.s.PGSQL.{was[1] or PORT}", folder)
+    connection.close()
+    settings["HOST"], settings["PORT"] = str(folder), PORT
+    try:
+        yield wire
+    finally:
+        connection.close()
+        settings["HOST"], settings["PORT"] = was
+        wire.close()

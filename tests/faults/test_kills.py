@@ -1,0 +1,21 @@
+"""Workers killed at random, hundreds of times, while people go on as if nothing were."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.models import Run
+from tests.faults.conftest import FAULTS
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+KILLS = 130  # a storm; there are four, for two processors to share
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_doubled_or_stuck_wherever_workers_are_killed(storm, seed):
+    raging = storm(seed)
+    raging.rage(int(KILLS * FAULTS), raging.kill, pace=0.08)
+    assert raging.findings() == []
+    ended = Run.objects.values_list("status", flat=True)
+    assert list(ended).count("succeeded") > len(ended) / 3
