@@ -61,7 +61,7 @@ class TestQueries:
         ask(23, "/runs/")
 
     def test_the_runs_that_failed_somewhere(self, ask, trip):
-        ask(23, "/runs/", step=5, since="day", tool="quote_fare", agent="trip-planner")
+        ask(16, "/runs/", step=5, since="day", tool="quote_fare", agent="trip-planner")
 
     def test_the_fork_page(self, ask, trip):
         ask(20, f"{trip.page()}fork/{trip.at(2)}/")
