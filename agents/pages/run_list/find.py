@@ -166,7 +166,11 @@ def page_of(principal: UserPrincipal, filters: Filters, *, before: str = "") -> 
             ),
             doing=Subquery(executing.values("tool")[:1]),
         ).select_related(
-            "thread", "branch", "grant", "agent_version__agent", "started_by"
+            "thread",
+            "branch",
+            "grant__token",
+            "agent_version__agent",
+            "started_by",
         )[: PAGE + 1]
     )
     shown = found[:PAGE]
