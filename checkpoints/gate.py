@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Model, OuterRef, Subquery
+from django.db.models import Exists, Model, OuterRef, Subquery
 
 from checkpoints import audit
 from checkpoints.access import (
@@ -23,12 +23,13 @@ from checkpoints.access import (
     Reason,
     Role,
     RunPrincipal,
+    ServicePrincipal,
     SystemPrincipal,
     UserPrincipal,
 )
 from checkpoints.errors import NotPermitted
 from checkpoints.keys import hierarchy
-from checkpoints.models import DataKey, Grant, Membership, Thread
+from checkpoints.models import ApiToken, DataKey, Grant, Membership, Thread
 from checkpoints.models.fields import SealedField
 from checkpoints.pure import codec, envelope
 from checkpoints.pure.envelope import NIL, Context
@@ -143,6 +144,18 @@ def seal(row: Model, field: str, value: Any) -> bytes:
     return envelope.seal(codec.canonical(value), key=key, context=context(row, field))
 
 
+def seal_as_holder(row: Model, field: str, value: Any) -> bytes:
+    """As `seal`, for whoever holds the branch: with the key that its steps are sealed with.
+
+    Nobody is asked for it each time; who shreds the thread takes the branch away first.
+    """
+    return envelope.seal(
+        codec.canonical(value),
+        key=hierarchy.thread_keys(row.thread_id).data,  # type: ignore[attr-defined]  # it has one
+        context=context(row, field),
+    )
+
+
 def seal_bytes(row: Model, field: str, value: bytes) -> bytes:
     """As `seal`, of bytes that are no JSON, for a row that belongs to a thread."""
     return envelope.seal(
@@ -178,6 +191,9 @@ def _require_right(principal: Principal, wanted: set[UUID]) -> None:
         case UserPrincipal():
             _require_member(principal)
             readable = Thread.objects.for_user(principal)
+        case ServicePrincipal():
+            _require_token(principal)
+            readable = Thread.objects.for_user(principal)
         case RunPrincipal():
             _require_grant(principal)
             readable = Thread.objects.for_run(principal)
@@ -199,22 +215,35 @@ def _require_member(principal: UserPrincipal) -> None:
         raise NotPermitted("You are no longer a member with this role.")
 
 
+def _require_token(principal: ServicePrincipal) -> None:
+    mine = ApiToken.objects.for_user(principal).filter(pk=principal.token_id)
+    if not mine.live().exists():
+        raise NotPermitted("This token was revoked, or has expired.")
+
+
 def _require_grant(principal: RunPrincipal) -> None:
     role_now = (
         Membership.objects.unscoped(Reason.GATE)
         .filter(workspace_id=OuterRef("workspace_id"), user_id=OuterRef("user_id"))
         .values("role")
     )
+    live = ApiToken.objects.unscoped(Reason.GATE).filter(pk=OuterRef("token_id")).live()
     grant = (
         Grant.objects.for_run(principal)
         .filter(pk=principal.grant_id, revoked_at=None)
-        .annotate(role_now=Subquery(role_now))
-        .values_list("user__is_active", "role_now")
+        .annotate(role_now=Subquery(role_now), token_lives=Exists(live))
+        .values_list("token_id", "token_lives", "user__is_active", "role_now")
         .first()
     )
     if grant is None:
         raise NotPermitted("The grant of this run was revoked.")
-    is_active, role = grant
+    token, token_lives, is_active, role = grant
+    if token is not None:
+        if not token_lives:
+            raise NotPermitted(
+                "The token that this run acts for was revoked, or has expired."
+            )
+        return
     if not is_active or role not in {Role.OPERATOR, Role.ADMIN}:
         raise NotPermitted(
             "The person whom this run acts for may no longer operate here."

@@ -20,6 +20,7 @@ from agents.pure import policy
 from agents.pure.engine import Call
 from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
+from agents.tools.limits import DEFAULT, Limits
 from agents.tools.results import as_text
 from agents.tools.schema import Schema, Signature
 from checkpoints.errors import NotStorable
@@ -247,6 +248,7 @@ class Agent:
     schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
     migrations: Migrations = NONE  # how older state comes to be of that version
     busy: Busy = "enqueue"  # what a message does to a run that is not over
+    limits: Limits = DEFAULT  # what one run of it may use
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -311,6 +313,7 @@ class Agent:
             "tools": [tool.spec() for tool in self.tools],
             "schema_version": self.schema_version,
             "busy": self.busy,
+            "limits": self.limits.spec(),
         }
 
 

@@ -18,8 +18,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from agents.models import Decision, Run, ToolCall, Worker
-from checkpoints import audit, gate
+from agents.models import Decision, Price, Run, ToolCall, Worker
+from checkpoints import audit, gate, tokens
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
 from checkpoints.ids import uuid7
@@ -106,6 +106,7 @@ def add_to(trip: Any, person: Any) -> None:
     )
     group = Group.objects.create(workspace_id=person.workspace_id, name="Desk")
     group.members.add(member)
+    tokens.make(person.workspace_id, name="nightly", scopes=["read"], by=None)
     audit.record(person, "test", obj=trip.thread)
     keep(trip, person)
 
@@ -140,6 +141,7 @@ def keep(trip: Any, person: Any) -> None:
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
     SignInFailures.objects.create(key=str(key), failures=3)
+    Price.objects.create(model=f"model-{key}", since="2026-01-01")
     Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")
     event = AuditEvent.objects.filter(workspace_id=person.workspace_id).first()
     assert event  # recorded above

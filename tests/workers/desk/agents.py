@@ -18,6 +18,7 @@ from urllib.request import Request, urlopen
 from agents.tools import (
     Agent,
     IdempotencyKey,
+    Limits,
     Rule,
     ToolContext,
     ToolError,
@@ -286,3 +287,24 @@ jumpy = register(
         busy="interrupt",
     )
 )
+
+# Each stops at a limit of its own.
+bounded = {
+    name: register(
+        Agent(
+            f"test-{name}",
+            model="scripted",
+            system="You book what you are asked for.",
+            tools=[book, look, wait],
+            limits=limits,
+        )
+    )
+    for name, limits in {
+        "few-steps": Limits(max_steps=4),
+        "few-tokens": Limits(max_tokens=1),
+        "cheap": Limits(max_cost=Decimal("0.000001")),
+        "quick": Limits(max_seconds=60),
+        "humble": Limits(max_rejections=2),
+        "circling": Limits(max_repeats=3),
+    }.items()
+}
