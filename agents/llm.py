@@ -23,7 +23,7 @@ import openai
 from django.conf import settings
 
 from agents.errors import ModelFailed
-from agents.pure import completion, prices
+from agents.pure import completion
 from agents.pure.context import Request
 from agents.pure.engine import Reply, ReplyMeta
 from agents.pure.labels import first_words
@@ -289,12 +289,6 @@ class _Step:
                 tokens_in=found.tokens_in,
                 tokens_out=found.tokens_out,
                 tokens_cached=found.tokens_cached,
-                cost=prices.cost(
-                    found.model or request.model,
-                    tokens_in=found.tokens_in,
-                    cached=found.tokens_cached,
-                    tokens_out=found.tokens_out,
-                ),
                 latency_ms=round((time.monotonic() - self.began) * 1000),
             ),
             attempts=tuple(self.attempts),

@@ -11,6 +11,7 @@ RIGHTS = {
     "agents_toolcall": Rights(web=CHANGE, worker=CHANGE),
     "agents_approval": Rights(web=CHANGE, worker=CHANGE),
     "agents_decision": Rights(web=ADD, worker=ADD),
+    "agents_price": Rights(web=ALL, worker=READ),
     # Of no workspace: which worker processes there are.
     "agents_worker": Rights(web=READ, worker=ALL),
 }

@@ -236,6 +236,12 @@ class MissingObject(CheckpointsError):
     status = 410
 
 
+class BadObject(MissingObject, ValueError):
+    """What is there under this name is no object of ours: somebody put it there."""
+
+    code = "bad_object"
+
+
 class Pruned(CheckpointsError):
     """A thread's content went to an archive; the message says when, and the way back."""
 

@@ -7,18 +7,20 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from agents.models import (
     Agent,
     AgentVersion,
     Approval,
     Decision,
+    Price,
     Run,
     ToolCall,
     Worker,
 )
-from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
+from agents.pure import prices
+from checkpoints.admin.base import AuditedAdmin, ReadOnlyAdmin, ScopedAdmin
 
 
 @admin.register(Agent)
@@ -104,6 +106,23 @@ class ApprovalAdmin(ReadOnlyAdmin):
         """APR-2041 is how pages write the number 2041."""
         numbers = re.sub(r"\bAPR-(?=[0-9])", "", search_term, flags=re.IGNORECASE)
         return super().get_search_results(request, queryset, numbers)
+
+
+@admin.register(Price)
+class PriceAdmin(AuditedAdmin):
+    """US dollars for a million tokens; below it what Holdpoint ships with."""
+
+    list_display = ["model", "since", "fresh", "cached", "output"]
+    list_filter = ["since"]
+    search_fields = ["model"]
+    ordering = ["model", "-since"]
+    change_list_template = "admin/agents/price/change_list.html"
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        shipped = {"shipped": prices.SHIPPED.items(), "as_of": prices.AS_OF}
+        return super().changelist_view(request, {**(extra_context or {}), **shipped})
 
 
 @admin.register(Decision)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -72,7 +74,13 @@ class Run(models.Model):
         max_digits=12,
         decimal_places=6,
         null=True,
-        help_text="US dollars; null: unknown.",
+        help_text="US dollars, of what has a known price; null: of nothing.",
+    )
+    unpriced = models.PositiveIntegerField(
+        default=0, help_text="Model calls whose price is not known."
+    )
+    worked = models.DurationField(
+        default=timedelta, help_text="At work; waiting for people is not."
     )
     error_class = models.CharField(max_length=60, blank=True)
     error = SealedField(null=True)

@@ -24,6 +24,7 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import Fenced
 from checkpoints.models import Branch
 
+USED = ["steps", "tokens", "cost", "unpriced", "worked"]  # what the last holder wrote
 MAX_ATTEMPTS = 5  # claims in a row that ended without a committed step
 
 
@@ -98,7 +99,7 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
             return None
         branch.refresh_from_db()
         run.refresh_from_db(
-            fields=["status", "attempts", "cancel_requested", "started_at"]
+            fields=["status", "attempts", "cancel_requested", "started_at", *USED]
         )
     return Claim(run=run, branch=branch, agent=agent, lease=lease())
 

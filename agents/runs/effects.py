@@ -126,6 +126,8 @@ class Effects:
                 tool.name,
                 ops=self._ledger.remembered(source, self._opener, self.state),
             )
+        if tool.cache and (hit := self._ledger.fresh(row, within=tool.cache)):
+            return self._from_cache(row, hit, tool, title)
         effective = self._effective.get(row.pk)
         arguments: dict[str, Any] = (
             effective.arguments if effective else self._opener.open(row, "arguments")
@@ -154,6 +156,16 @@ class Effects:
         if tool.has_effects:
             self._called[row.pk] = outcome
         return outcome
+
+    def _from_cache(
+        self, row: ToolCall, hit: ToolCall, tool: Tool, title: str
+    ) -> ToolOutcome:
+        made = hit.result_checkpoint
+        assert made is not None  # set with every result
+        row.recorded_from = hit
+        saved = {"step": made.step, "saved_ms": made.latency_ms or 0}
+        content = self._opener.open(hit, "result")
+        return ToolOutcome(content, title, tool.name, context={"cached": saved})
 
     def keep(self, key: UUID) -> None:
         """What came of a call with effects is kept, where its step cannot be stored.

@@ -69,7 +69,7 @@ def execute(
     """
     started = time.monotonic()
     for tried in range(1, TRIES + 1):
-        context = ToolContext(state, recall)
+        context = ToolContext(state, recall, memory=tool.cache is None)
         try:
             content = tool.execute(arguments, key=str(key), context=context)
         except (ToolError, ArgumentsDoNotFit) as refused:

@@ -137,13 +137,20 @@ def fail(
             _answer_next(claim)
 
 
-def fail_plainly(claim: Claim, writer: Writer, failure: Failure) -> None:
+def fail_plainly(
+    claim: Claim, writer: Writer, failure: Failure, *, answer_next: bool = False
+) -> None:
     """As `fail`, with a step of its own, or with none where none can be written.
 
     Raises Fenced. A run whose keys are gone must still come to an end.
     """
     try:
-        fail(claim, failure, lambda: commit(writer, error_step(claim, failure)))
+        fail(
+            claim,
+            failure,
+            lambda: commit(writer, error_step(claim, failure)),
+            answer_next=answer_next,
+        )
     except Fenced:
         raise
     except CheckpointsError:

@@ -1,6 +1,6 @@
 """Duties that any worker process may do: packing, retention, orphans, tidying up.
 
-They run in the reaper's thread, one after another, so each does a small batch and
+They run in a thread of their own, one after another, so each does a small batch and
 returns. Unless it says otherwise, a duty has one process at a time: a lock that ends with
 its connection keeps the others out, and they try again when it is due again.
 """

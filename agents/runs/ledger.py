@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -168,6 +169,21 @@ class Ledger:
             )
             .exclude(pk__in=used.values("recorded_from"))
             .order_by("result_checkpoint__step")
+            .first()
+        )
+
+    def fresh(self, row: ToolCall, *, within: timedelta) -> ToolCall | None:
+        """The same call as it was last made in this thread, if not longer ago."""
+        return (
+            self._calls()
+            .filter(
+                arguments_digest=row.arguments_digest,
+                status=Status.SUCCEEDED,
+                recorded_from=None,  # made then, not cached itself
+                finished_at__gt=ClockTimestamp() - within,
+            )
+            .select_related("result_checkpoint")
+            .order_by("-finished_at")
             .first()
         )
 

@@ -69,9 +69,11 @@ def met(held: Claim, progress: Progress) -> Iterator[None]:
             fail(held, progress, Failure("internal_error", INTERNAL))
 
 
-def fail(held: Claim, progress: Progress, failure: Failure) -> None:
-    """Raises Fenced."""
-    finish.fail_plainly(held, progress.writer, failure)
+def fail(
+    held: Claim, progress: Progress, failure: Failure, *, answer_next: bool = False
+) -> None:
+    """Raises Fenced. `answer_next` as in `finish.fail`."""
+    finish.fail_plainly(held, progress.writer, failure, answer_next=answer_next)
 
 
 def pause(

@@ -6,15 +6,15 @@ The state is kept in memory between steps by folding what was committed.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Self
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Value
-from django.db.models.functions import Coalesce
 
 from agents.models import Run
 from agents.pure import engine
@@ -38,14 +38,43 @@ from checkpoints.pure.ops import fold
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Used:
+    """What a run has used, up to its last committed step."""
+
+    tokens: int
+    cost: Decimal | None  # US dollars, of what has a known price; None: of nothing
+    unpriced: int  # model calls whose price is not known
+    worked: timedelta
+
+    @classmethod
+    def by(cls, run: Run) -> Self:
+        return cls(run.tokens, run.cost, run.unpriced, run.worked)
+
+    def and_(self, step: Step, worked: timedelta) -> Used:
+        meta = step.meta
+        cost = self.cost
+        if meta.cost is not None:
+            cost = (cost or Decimal(0)) + meta.cost
+        return Used(
+            tokens=self.tokens + (meta.tokens_in or 0) + (meta.tokens_out or 0),
+            cost=cost,
+            unpriced=self.unpriced + (step.kind == "model" and meta.cost is None),
+            worked=self.worked + worked,
+        )
+
+
 class Progress:
     """Writes steps of one claim, and knows what is committed."""
 
     def __init__(self, held: Claim) -> None:
         self.writer: Writer = writer(held.branch, lease=held.lease)
         self.steps = held.run.steps
+        self.used = Used.by(held.run)
         self.state: State = {}
+        self.was_decided = False  # since this claim began: people's decisions came
         self._claim = held
+        self._since = time.monotonic()  # of what is not yet counted as work
         self._sent = self.writer  # as it is once the last step that was sent is there
 
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
@@ -160,21 +189,17 @@ class Progress:
         self.writer = self._sent
         self.state = fold(self.state, self.writer.stored)
         self.steps += 1
+        self.used, self._since = self._counted
         self.tell("stored a step")
 
     def _count(self, step: Step) -> None:
         """What the run has used, and that its attempts count anew."""
-        meta = step.meta
-        tokens = (meta.tokens_in or 0) + (meta.tokens_out or 0)
-        values: dict[str, Any] = {
-            "steps": F("steps") + 1,
-            "attempts": 0,
-            "tokens": F("tokens") + tokens,
-        }
-        if meta.cost is not None:
-            values["cost"] = Coalesce(F("cost"), Value(Decimal(0))) + meta.cost
+        now = time.monotonic()
+        used = self.used.and_(step, timedelta(seconds=now - self._since))
+        self._counted = used, now
+        # Whoever holds the branch is the only one who counts.
         Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
-            **values
+            steps=self.steps + 1, attempts=0, **vars(used)
         )
 
 

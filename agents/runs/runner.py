@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
-from django.conf import settings
-
 from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure.engine import (
@@ -24,13 +22,14 @@ from agents.pure.engine import (
     Step,
     advance,
 )
-from agents.runs import finish, incoming, outcomes
+from agents.runs import finish, incoming, limits, outcomes
 from agents.runs.claim import Claim, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.priced import Priced
 from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
 from checkpoints import gate, stores
@@ -101,13 +100,8 @@ class Runner:
             if self._stopping():
                 give_back(held, blameless=True)
                 return
-            if self._progress.steps >= settings.MAX_STEPS:
-                self._fail(
-                    Failure(
-                        "too_many_steps",
-                        f"The run reached its limit of {settings.MAX_STEPS} steps.",
-                    )
-                )
+            if failure := limits.reached(held, self._progress):
+                outcomes.fail(held, self._progress, failure, answer_next=True)
                 return
             if self._is_full() or self._step():
                 return
@@ -154,7 +148,7 @@ class Runner:
         self._progress.begin(opened.state, known=known - own, ledger=self._ledger)
         contents = Contents(self._opener, held.run.thread_id)
         self._effects = Effects(held, self._opener, self._ledger, contents)
-        self._model = Recalled(OpenAIModel(), contents)
+        self._model = Recalled(Priced(OpenAIModel()), contents)
 
     def _migrate(self) -> None:
         """Bring old state up to date, as a step that keeps what that changed.
@@ -211,6 +205,7 @@ class Runner:
             self._progress.store(
                 arrival.step, actor_id=arrival.actor_id, also=arrival.record
             )
+            self._progress.was_decided |= arrival.step.kind == "decision"
             failpoint(f"after {arrival.step.kind}")
         if arrived:
             self._ledger.reload()

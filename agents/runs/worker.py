@@ -1,4 +1,4 @@
-"""One worker process: it works off rings, and keeps the reaper going beside that.
+"""One worker process: it works off rings; the reaper and housekeeping go on beside it.
 
 Without Redis it takes ready runs straight from PostgreSQL, a second apart; without
 PostgreSQL it waits. Either way it says so once, and goes on when they are back.
@@ -36,7 +36,7 @@ from checkpoints.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
-SWEEP = 1.0  # seconds between two sweeps of the reaper
+SWEEP = 1.0  # seconds between two turns of the reaper, and of housekeeping
 RETRY = 1.0  # seconds until Redis or PostgreSQL is tried again
 
 Stopping = Callable[[], bool]
@@ -80,6 +80,7 @@ class _Worker:
         self.span = span
         self.stop = threading.Event()
         self.database_away = False
+        self.notice = threading.Lock()
         self.turns = 0
         self.busy_since: float | None = None  # time.monotonic()
         self.over = ""  # why its span is
@@ -88,8 +89,13 @@ class _Worker:
     def attend(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked_to_stop)
-        sweeper = threading.Thread(target=self._sweep, name="reaper", daemon=True)
-        sweeper.start()
+        # Apart from each other: a store that hangs holds up no reaper.
+        beside = [
+            threading.Thread(target=self._repeat, args=each, name=each[0], daemon=True)
+            for each in (("reaper", self._sweep), ("housekeeping", Housekeeper().turn))
+        ]
+        for thread in beside:
+            thread.start()
         while not self.stop.is_set():
             try:
                 # First what became ready while nobody listened.
@@ -100,7 +106,8 @@ class _Worker:
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)
             self.stop.wait(RETRY)
-        sweeper.join(SWEEP)
+        for thread in beside:
+            thread.join(SWEEP)
         how = Worker.Ending.RECYCLED if self.over else Worker.Ending.STOPPED
         with suppress(DatabaseError, InterfaceError):
             roster.end(self.name, how, cause=self.over)
@@ -137,24 +144,25 @@ class _Worker:
                 logger.exception("a run was left", extra={"ids": {"run": run_id}})
         self._database_back()
 
-    def _sweep(self) -> None:
-        """The reaper's thread, with a connection of its own."""
-        housekeeper = Housekeeper()
+    def _repeat(self, name: str, act: Callable[[], object]) -> None:
+        """A thread beside the runs, with a connection of its own."""
         while not self.stop.is_set():
             try:
-                reaper.sweep()
-                self._beat()
-                housekeeper.turn()
+                act()
                 self._database_back()
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)
             except Exception:
                 # The edge of a thread: without this it would end unseen.
-                logger.exception("the reaper's sweep failed")
+                logger.exception("a turn of the %s thread failed", name)
             close_old_connections()
             # Apart from the other processes: any one suffices.
             self.stop.wait(SWEEP * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
         connections.close_all()
+
+    def _sweep(self) -> None:
+        reaper.sweep()
+        self._beat()
 
     def _beat(self) -> None:
         if time.monotonic() < self.beat_due or self.stop.is_set():
@@ -165,11 +173,13 @@ class _Worker:
         roster.beat(self.name, roster.Sign(queue.QUEUE, self.turns, busy))
 
     def _database_away(self, error: Exception) -> None:
-        if not self.database_away:
-            self.database_away = True
-            logger.warning("PostgreSQL does not answer (%s)", type(error).__name__)
+        with self.notice:  # said once, whichever thread sees it first
+            if not self.database_away:
+                self.database_away = True
+                logger.warning("PostgreSQL does not answer (%s)", type(error).__name__)
 
     def _database_back(self) -> None:
-        if self.database_away:
-            self.database_away = False
-            logger.warning("PostgreSQL answers again")
+        with self.notice:
+            if self.database_away:
+                self.database_away = False
+                logger.warning("PostgreSQL answers again")

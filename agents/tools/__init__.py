@@ -13,12 +13,14 @@ from __future__ import annotations
 from agents.errors import ToolError
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import Agent, Fitted, Rule, Tool, ask, never, tool
+from agents.tools.limits import Limits
 from agents.tools.registry import register, registry
 
 __all__ = [
     "Agent",
     "Fitted",
     "IdempotencyKey",
+    "Limits",
     "Rule",
     "Tool",
     "ToolContext",

@@ -36,7 +36,16 @@ class ToolContext:
     when the tool fails.
     """
 
-    def __init__(self, state: State, recall: Recall = lambda value: value) -> None:
+    def __init__(
+        self,
+        state: State,
+        recall: Recall = lambda value: value,
+        *,
+        memory: bool = True,
+    ) -> None:
+        """Without `memory`, there is none to read or change: a result that is given
+        again for the same arguments must not depend on anything else."""
+        self._memory = memory
         self._state = state
         self._recall = recall
         self._ops: list[Op] = []
@@ -47,6 +56,7 @@ class ToolContext:
 
         In full: with what is kept as blobs.
         """
+        self._require_memory()
         if channel not in self._state:
             return default
         return deepcopy(self._recall(self._state[channel]))
@@ -74,7 +84,15 @@ class ToolContext:
     def ops(self) -> tuple[Op, ...]:
         return tuple(self._ops)
 
+    def _require_memory(self) -> None:
+        if not self._memory:
+            raise ToolError(
+                "Results of this tool are cached, so it can neither read nor change "
+                "working memory."
+            )
+
     def _change(self, channel: str, op: Op) -> None:
+        self._require_memory()
         if channel in _CLOSED:
             raise ToolError(f"The channel {channel!r} is not a tool's to change.")
         try:

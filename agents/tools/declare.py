@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Literal, TypeVar, get_args, overload
 
@@ -19,6 +20,7 @@ from agents.pure import policy
 from agents.pure.engine import Call
 from agents.tools import titles
 from agents.tools.context import IdempotencyKey, ToolContext
+from agents.tools.limits import DEFAULT, Limits
 from agents.tools.results import as_text
 from agents.tools.schema import Schema, Signature
 from checkpoints.errors import NotStorable
@@ -112,6 +114,8 @@ class Tool:
     version: str
     # Finds out what came of a call by its key; None: it cannot.
     reconcile: Reconcile | None = field(default=None, repr=False)
+    # A result that is not older is given again, for the same call in the same thread.
+    cache: timedelta | None = None
 
     @property
     def has_effects(self) -> bool:
@@ -221,6 +225,7 @@ class Tool:
             "title": self.template,
             "rule": self.rule.name if self.rule else None,
             "rule_version": self.rule.version if self.rule else None,
+            "cache": self.cache.total_seconds() if self.cache else None,
             "reconcile": _source_version(self.reconcile, {})
             if self.reconcile
             else None,
@@ -243,6 +248,7 @@ class Agent:
     schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
     migrations: Migrations = NONE  # how older state comes to be of that version
     busy: Busy = "enqueue"  # what a message does to a run that is not over
+    limits: Limits = DEFAULT  # what one run of it may use
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -307,6 +313,7 @@ class Agent:
             "tools": [tool.spec() for tool in self.tools],
             "schema_version": self.schema_version,
             "busy": self.busy,
+            "limits": self.limits.spec(),
         }
 
 
@@ -325,6 +332,7 @@ def tool(
     version: str | None = None,
     describe: str | None = None,
     reconcile: Reconcile | None = None,
+    cache: timedelta | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -340,6 +348,7 @@ def tool(
     version: str | None = None,
     describe: str | None = None,
     reconcile: Reconcile | None = None,
+    cache: timedelta | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool.
 
@@ -351,6 +360,9 @@ def tool(
     out what came of a call whose worker stopped: the result as the tool would have given
     it, None when it did not happen. It raises when it cannot tell; then, or without
     one, a person is asked.
+
+    `cache`, of a tool that only reads: for how long a result is given again when the
+    same call comes again in the thread. Such a tool has no use of working memory.
     """
 
     def declare(function: Callable[..., Any]) -> Tool:
@@ -381,6 +393,7 @@ def tool(
             question=question,
             version=version or _source_version(function, signature.schema),
             reconcile=_reconcile(called, effect_, idempotent, reconcile),
+            cache=_cache(called, effect_, question, cache),
         )
 
     return declare(function) if function is not None else declare
@@ -424,6 +437,21 @@ def _reconcile(
             f"ToolContext if it likes, not {taken}."
         )
     return reconcile
+
+
+def _cache(
+    name: str, effect: Effect, question: bool, cache: timedelta | None
+) -> timedelta | None:
+    if cache is None:
+        return None
+    if effect not in ("none", "read") or question:
+        raise BadDeclaration(
+            f"Tool {name!r}: only what a tool reads is cached; declare effect='read', "
+            "if that is all it does."
+        )
+    if cache <= timedelta(0):
+        raise BadDeclaration(f"Tool {name!r}: cache={cache!r} is no length of time.")
+    return cache
 
 
 def _given(signature: Signature, key: str, context: ToolContext) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def _write_lines(thread: Thread, archive: Archive, parts: source.Parts) -> int:
         if model is Blob:
             sealed = stores.of(values["store"]).read(values["object_name"])
             row["object"] = rows.plain(sealed)
-        for column, value in row.items():
+        for column, value in sorted(row.items()):  # as they are read again
             if isinstance(value, str) and len(pieces := split(value)) > 1:
                 for piece in pieces:
                     parts.add(lines.line(CHUNK, {"text": piece}))

@@ -1,7 +1,7 @@
 """Packing: which branches have steps to pack, and what of a branch is packed.
 
-Full segments are packed as they fill, about a second later (`Backlog`, in the reaper's
-thread). How one segment is written: `segments`.
+Full segments are packed as they fill, about a second later (`Backlog`, a duty of the
+workers). How one segment is written: `segments`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 BATCH = 16  # branches of one turn
 AT_ONCE = 8  # segments of one branch in one turn, so that a long import lets others in
-TURN = 0.25  # seconds; the reaper's sweep comes after it
+TURN = 0.25  # seconds; other duties come after it
 LEAVE = 600.0  # seconds until a branch that could not be packed is tried again
 
 

@@ -58,18 +58,6 @@ def reset(value: State) -> Op:
     return ["reset", value]
 
 
-def touches(op: Op) -> str:
-    """The path of what this operation changes. For `append`, the list."""
-    match op:
-        case ["reset", _]:
-            return ""
-        case ["put", path, key, _] | ["delete", path, key]:
-            return f"{path}{pointer(key)}"
-        case [_, path, *_]:
-            return str(path)
-    raise BadOperation(str(op[:1]), "", "is not an operation")
-
-
 def fold(state: State, ops: Iterable[Op]) -> State:
     """The state after these operations.
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -16,11 +17,13 @@ from django.db import connection
 
 from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
+from checkpoints.clock import now
 from checkpoints.keys import hierarchy
+from checkpoints.log import source
 from checkpoints.log.append import NewStep, commit, writer
 from checkpoints.log.hydrate import read
 from checkpoints.log.threads import fork
-from checkpoints.models import Branch, Thread
+from checkpoints.models import Archive, Branch, Thread
 from checkpoints.pure import codec, ops
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +48,27 @@ def grow(main: Branch, *, steps: int = 6) -> list[Branch]:
     say(side, "side 1", "side 2")
     deep = fork(side.checkpoints.latest("step"), name="deep", by_id=None)
     return [main, side, say(deep, "deep 1")]
+
+
+def age(thread: Thread, days: float = 40) -> Thread:
+    """The thread as if its last step was so long ago."""
+    with unscoped(Reason.TEST):
+        then = now() - timedelta(days=days)
+        Thread.objects.filter(pk=thread.pk).update(created_at=then)
+        Branch.objects.filter(thread=thread).update(updated_at=then)
+    return thread
+
+
+def graced() -> None:
+    """Let the grace period of every verified archive be over."""
+    with unscoped(Reason.TEST):
+        Archive.objects.filter(status="verified").update(
+            verified_at=now() - timedelta(days=2)
+        )
+
+
+def stored(archived: Archive) -> source.Source:
+    return source.stored(archived.store, archived.object_name)
 
 
 def states(thread_id: Any) -> dict[tuple[str, int], bytes]:

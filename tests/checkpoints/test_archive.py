@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+
 import pytest
 
-from checkpoints.access import Reason, unscoped
-from checkpoints.log import archive, expire, source
+from checkpoints import gate
+from checkpoints.log import archive, expire
 from checkpoints.log.restore import restore
 from checkpoints.models import (
-    Archive,
     Checkpoint,
     CheckpointDelta,
     Deletion,
@@ -16,25 +17,17 @@ from checkpoints.models import (
     Thread,
     Workspace,
 )
-from tests.checkpoints.archives import empty_database, grow, looking_at, states
+from tests.checkpoints.archives import empty_database, grow, looking_at, states, stored
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def everything_visible(settings, tmp_path):
-    settings.BLOB_DIR = tmp_path / "blobs"
-    with unscoped(Reason.TEST):
-        yield
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 
 @pytest.fixture
 def thread(make_thread, alice) -> Thread:
     return grow(make_thread(owner=alice))[0].thread
-
-
-def of(archived: Archive) -> source.Source:
-    return source.stored(archived.store, archived.object_name)
 
 
 def test_an_archive_is_verified_and_changes_nothing(thread):
@@ -60,14 +53,14 @@ def test_content_goes_and_comes_back_as_it_was(thread):
     [gone] = Deletion.objects.all()
     assert (gone.what, gone.steps) == ("archived", rows)
 
-    restored = restore(of(archived))
+    restored = restore(stored(archived))
     assert (restored.is_new, restored.steps) == (False, rows)
     thread.refresh_from_db()
     assert thread.pruned_at is None
     assert states(thread.pk) == before
     archived.refresh_from_db()
     assert archived.status == "restored"
-    assert restore(of(archived)).was_here
+    assert restore(stored(archived)).was_here
 
 
 @pytest.mark.owner
@@ -76,7 +69,7 @@ def test_an_empty_database_that_has_the_key_gets_everything_back(thread, alice):
     archived = archive.write(thread.pk)
     with empty_database() as name, looking_at(name):
         assert not Workspace.objects.exists()
-        restored = restore(of(archived))
+        restored = restore(stored(archived))
         assert restored.is_new
         assert states(thread.pk) == before
         there = Thread.objects.get(pk=thread.pk)
@@ -85,4 +78,11 @@ def test_an_empty_database_that_has_the_key_gets_everything_back(thread, alice):
         assert owner is not None
         assert (owner.username, owner.is_active) == ("alice", False)
         assert not owner.has_usable_password()
-        assert restore(of(archived)).was_here
+        assert restore(stored(archived)).was_here
+
+
+def test_two_long_values_of_one_row_are_each_put_together_again(thread):
+    for column in ("title", "hold_reason"):  # in another order than their names'
+        long = gate.seal(thread, column, secrets.token_hex(300_000))
+        Thread.objects.filter(pk=thread.pk).update(**{column: long})
+    assert archive.write(thread.pk).status == "verified"

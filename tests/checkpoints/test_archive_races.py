@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from django.db import transaction
 
 from checkpoints import gate
-from checkpoints.access import Reason, Role, unscoped
-from checkpoints.clock import now
+from checkpoints.access import Role
 from checkpoints.db import locks
 from checkpoints.errors import BeingArchived, Fenced, NotPermitted, Pruned
 from checkpoints.keys.rotation import rotate_thread_keys
@@ -39,19 +36,20 @@ from checkpoints.models import (
 from checkpoints.pure import ops
 from checkpoints.stores import configured
 from tests.checkpoints import packing
-from tests.checkpoints.archives import say, states
+from tests.checkpoints.archives import age, graced, say, states, stored
 from tests.conftest import as_owner
 from tests.elsewhere import Elsewhere, uncommitted
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 
 @pytest.fixture(autouse=True)
-def everything_visible(settings):
+def usual_settings(settings):
     settings.RETENTION_DAYS = 30
     settings.RETENTION_GRACE_HOURS = 24
-    with unscoped(Reason.TEST):
-        yield
 
 
 @pytest.fixture
@@ -59,26 +57,8 @@ def branch(make_thread, alice) -> Branch:
     return say(make_thread(owner=alice), "one", "two")
 
 
-def of(archived: Archive) -> source.Source:
-    return source.stored(archived.store, archived.object_name)
-
-
-def stored() -> set[str]:
+def kept() -> set[str]:
     return {name.rpartition("/")[0] for name in configured().names("archive/")}
-
-
-def age(thread: Thread) -> Thread:
-    then = now() - timedelta(days=40)
-    Thread.objects.filter(pk=thread.pk).update(created_at=then)
-    Branch.objects.filter(thread=thread).update(updated_at=then)
-    return thread
-
-
-def graced() -> None:
-    """Let the grace period of every verified archive be over."""
-    Archive.objects.filter(status="verified").update(
-        verified_at=now() - timedelta(days=2)
-    )
 
 
 def test_a_thread_is_archived_by_one_process_at_a_time(branch, alice):
@@ -111,7 +91,7 @@ def test_of_four_that_archive_a_thread_at_once_one_does(branch):
     [archived] = Archive.objects.all()
     assert {each.pk for each in made} == {archived.pk}
     assert archived.status == "verified"
-    assert stored() == {archived.object_name}
+    assert kept() == {archived.object_name}
 
 
 @pytest.mark.parametrize("status", ["writing", "verified"])
@@ -124,7 +104,7 @@ def test_who_looked_too_early_discards_nothing(branch, status):
     assert expire.prune(archived)
     assert not archive_care.discard(seen)
     assert not archive_care.begin_anew(seen)
-    restore(of(archived))
+    restore(stored(archived))
     assert states(branch.thread_id) == before
 
 
@@ -133,7 +113,7 @@ def test_no_key_is_written_beside_an_archive_that_was_shredded(branch):
     configured().delete(source.keys_name(archived.object_name))
     expire.shred(branch.thread_id)
     archive_care.write_keys_anew(archived)
-    assert stored() == set()
+    assert kept() == set()
 
 
 def test_who_was_about_to_append_when_the_content_went_appends_nothing(branch):
@@ -197,7 +177,7 @@ def test_what_is_packed_while_content_goes_does_not_come_back(branch, rewrite):
         packer.wait_until_it_waits()
     assert packer.result() == 0
     assert not Segment.objects.exists()
-    restore(of(archived))
+    restore(stored(archived))
     assert states(branch.thread_id) == before
 
 

@@ -12,19 +12,12 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checkpoints import blobs, stores
-from checkpoints.access import Reason, unscoped
 from checkpoints.blobs import care
 from checkpoints.models import Blob, Branch, StoreMark
 from tests.checkpoints.stores import *  # noqa: F403  # fixtures
 from tests.tampering import tamper
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def everything_visible():
-    with unscoped(Reason.TEST):
-        yield
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("everything_visible")]
 
 
 @pytest.fixture

@@ -32,18 +32,12 @@ from checkpoints.stores import mark
 from tests.checkpoints.stores import *  # noqa: F403  # fixtures
 from tests.conftest import STATE
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("everything_visible")]
 
 LONG = "Not for everyone's eyes. " * 4000
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(400)
 URL = f"data:image/png;base64,{b64encode(PNG).decode()}"
 MESSAGES = {"m2": LONG, "m3": [{"type": "image_url", "image_url": {"url": URL}}]}
-
-
-@pytest.fixture(autouse=True)
-def everything_visible():
-    with unscoped(Reason.TEST):
-        yield
 
 
 @pytest.fixture

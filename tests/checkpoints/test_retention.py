@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.db.models import Exists, OuterRef, Value
 
 from checkpoints import gate
-from checkpoints.access import Reason, Role, unscoped
+from checkpoints.access import Role
 from checkpoints.clock import now
+from checkpoints.db.session import DatabaseRole, acting_as, enter
 from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.log import archive, expire, retention, rules, source, tasks
 from checkpoints.log.expire import NO_WORK, Work
@@ -33,38 +35,23 @@ from checkpoints.models import (
     ThreadInput,
 )
 from checkpoints.stores import configured
-from tests.checkpoints.archives import grow, say, states
+from tests.checkpoints.archives import age, graced, grow, say, states, stored
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 
 @pytest.fixture(autouse=True)
-def everything_visible(settings, tmp_path):
-    settings.BLOB_DIR = tmp_path / "blobs"
+def usual_settings(settings):
     settings.RETENTION_DAYS = 30
     settings.RETENTION_GRACE_HOURS = 24
-    with unscoped(Reason.TEST):
-        yield
-
-
-def age(thread: Thread, days: float = 40) -> Thread:
-    """The thread as if its last step was so long ago."""
-    then = now() - timedelta(days=days)
-    Thread.objects.filter(pk=thread.pk).update(created_at=then)
-    Branch.objects.filter(thread=thread).update(updated_at=then)
-    return thread
 
 
 @pytest.fixture
 def old(make_thread, alice) -> Thread:
     return age(grow(make_thread(owner=alice))[0].thread)
-
-
-def graced() -> None:
-    """Let the grace period of every verified archive be over."""
-    Archive.objects.filter(status="verified").update(
-        verified_at=now() - timedelta(days=2)
-    )
 
 
 def here(thread: Thread) -> bool:
@@ -193,7 +180,7 @@ def test_reading_says_when_and_by_whom_it_went(old, alice):
 def test_a_restored_thread_counts_from_then(old):
     archived = archive.write(old.pk)
     expire.prune(archived)
-    restore(source.stored(archived.store, archived.object_name))
+    restore(stored(archived))
     assert not retention.sweep(NO_WORK)
 
 
@@ -203,7 +190,7 @@ def test_shredding_is_for_good_for_one_thread_and_its_archives(
     other = grow(make_thread(title="other"))[0].thread
     before = states(other.pk)
     archived = archive.write(old.pk)
-    stolen = list(source.stored(archived.store, archived.object_name).packed())
+    stolen = list(stored(archived).packed())
     gone = expire.shred(old.pk, by=bob, reason="the traveller asked for it")
     assert expire.shred(old.pk, by=alice) == gone
     assert (gone.what, gone.by_id) == ("shredded", bob.user_id)
@@ -311,6 +298,45 @@ def test_who_may_not_any_more_is_refused(old, alice, admin, viewer):
         "Only an admin of the workspace does this.",
     )
     assert here(old)
+
+
+@pytest.mark.parametrize("what", ["shred", "archive", "restore"])
+def test_what_an_admin_asks_of_another_workspaces_thread_is_refused(old, other, what):
+    """Whoever runs SQL as the web role is held by row security to the task's workspace."""
+    with acting_as(DatabaseRole.WEB):
+        enter(other.workspace_id)
+        RetentionTask.objects.bulk_create(
+            [
+                RetentionTask(
+                    workspace_id=other.workspace_id,
+                    thread_id=old.pk,
+                    what=what,
+                    by_id=other.user_id,
+                )
+            ]
+        )
+    tasks.work_off(NO_WORK)
+    task = RetentionTask.objects.get()
+    assert task.outcome == "refused"
+    assert "not in the workspace" in task.answer
+    assert here(old)
+
+
+@pytest.mark.parametrize("bad", ["longer", "shorter", "gone"])
+def test_a_restore_that_is_asked_for_looks_at_the_archive_first(old, alice, bad):
+    """A worker would read a file that unpacks to very much, and do nothing else."""
+    tasks.ask("archive", by=alice, thread=old)
+    tasks.work_off(NO_WORK)
+    [file] = settings.BLOB_DIR.rglob("*.zst")
+    data = file.read_bytes()
+    file.unlink()
+    if bad != "gone":
+        file.write_bytes(data[:-1] if bad == "shorter" else data + data)
+    tasks.ask("restore", by=alice, thread=old)
+    tasks.work_off(NO_WORK)
+    task = RetentionTask.objects.get(what="restore")
+    assert task.outcome == "refused"
+    assert task.answer == "Its archive is not what was written, or is missing."
 
 
 def test_an_admin_runs_retention_now(old, admin):

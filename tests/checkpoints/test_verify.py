@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
 
 from checkpoints import gate
 from checkpoints.access import Reason
-from checkpoints.keys import hierarchy
-from checkpoints.log.append import NewStep, StepMeta, commit, writer
-from checkpoints.log.pack import pack_branch
+from checkpoints.log import expire
 from checkpoints.log.threads import fork
-from checkpoints.log.verify import Finding, Tally, verify
+from checkpoints.log.verify import Tally, verify
 from checkpoints.models import (
     AuditEvent,
     Branch,
-    Checkpoint,
     DataKey,
-    Segment,
     ThreadInput,
     WorkspaceKey,
 )
-from checkpoints.pure import ops
+from tests.checkpoints.verifying import (
+    Change,
+    must_name,
+    only,
+    side_of,
+    step_of,
+    with_steps,
+)
 from tests.conftest import make_workspace
 from tests.tampering import tamper
 
 pytestmark = [pytest.mark.django_db, pytest.mark.owner]
-
-
-def with_steps(branch: Branch, texts: str) -> Branch:
-    at = writer(branch)
-    for text in texts:
-        step = NewStep("model", [ops.put("/facts", text, 1)], text, StepMeta(seed=7))
-        at = commit(at, step)
-    branch.refresh_from_db()
-    return branch
 
 
 @pytest.fixture
@@ -60,24 +54,10 @@ def untouched(make_thread, alice) -> Branch:
     return with_steps(make_thread(owner=alice), "pq")
 
 
-def step_of(branch: Branch, step: int) -> Checkpoint:
-    return Checkpoint.objects.unscoped(Reason.TEST).get(branch=branch, step=step)
-
-
-def side_of(branch: Branch) -> Branch:
-    return Branch.objects.unscoped(Reason.TEST).get(parent=branch)
-
-
 def key_of(branch: Branch, purpose: str) -> DataKey:
     return DataKey.objects.unscoped(Reason.TEST).get(
         thread=branch.thread, purpose=purpose
     )
-
-
-def only(found: list[Finding], thread: UUID | None) -> Finding:
-    (one,) = found
-    assert one.thread_id == thread
-    return one
 
 
 def test_what_is_as_it_was_written_gives_no_finding(branch, untouched):
@@ -99,7 +79,7 @@ def test_each_opening_has_its_access_row(branch, untouched):
     assert [r.detail.get("count") for r in rows.order_by("position")] == [None, None, 2]
 
 
-CHANGES = {
+CHANGES: dict[str, Change] = {
     "an altered delta": (
         "UPDATE checkpoints_checkpointdelta SET record = set_byte(record, 90,"
         " get_byte(record, 90) # 1) WHERE checkpoint_id = %(step)s",
@@ -239,7 +219,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_was_changed_is_named_and_nothing_else(branch, untouched, change):
-    sql, (table, row, said) = CHANGES[change]
     ids = {
         "step": step_of(branch, 2).pk,
         "branch": branch.pk,
@@ -251,111 +230,7 @@ def test_what_was_changed_is_named_and_nothing_else(branch, untouched, change):
         "mac": key_of(branch, "mac").pk,
         "input": ThreadInput.objects.unscoped(Reason.TEST).get().pk,
     }
-    assert tamper(sql, ids)
-    tally = Tally()
-    found = only(list(verify(tally=tally)), branch.thread_id)
-    assert (found.table, found.row) == (table, ids[row])
-    assert said in found.problem
-    assert (tally.threads, tally.bad) == (2, 1)
-
-
-@pytest.fixture
-def packed(make_thread, alice) -> Branch:
-    """150 steps: two full segments and a tail; a fork in the middle of the second."""
-    branch = with_steps(make_thread(owner=alice), "x" * 149)
-    pack_branch(branch.pk)
-    with_steps(fork(step_of(branch, 100), name="side", by_id=None), "y" * 40)
-    pack_branch(side_of(branch).pk)
-    return branch
-
-
-def segment_of(branch: Branch, first: int) -> Segment:
-    return Segment.objects.unscoped(Reason.TEST).get(branch=branch, first_step=first)
-
-
-def test_packed_steps_are_looked_at_one_by_one(packed):
-    pack_branch(packed.pk, force=True)
-    tally = Tally()
-    assert list(verify(tally=tally)) == []
-    assert (tally.steps, tally.segments) == (190, 4)
-
-
-PACKED = {
-    "an altered segment": (
-        "UPDATE checkpoints_segment SET record = set_byte(record, 300,"
-        " get_byte(record, 300) # 1) WHERE id = %(segment)s",
-        ("checkpoints.segment", "segment", "does not open"),
-    ),
-    "the segment of another branch": (
-        "UPDATE checkpoints_segment SET record = (SELECT record FROM"
-        " checkpoints_segment WHERE branch_id = %(side)s) WHERE id = %(segment)s",
-        ("checkpoints.segment", "segment", "does not open"),
-    ),
-    "a missing segment": (
-        "DELETE FROM checkpoints_segment WHERE id = %(segment)s",
-        ("checkpoints.checkpoint", "first", "operations of step 64 are missing"),
-    ),
-    "a segment that says fewer steps": (
-        "UPDATE checkpoints_segment SET last_step = 126 WHERE id = %(segment)s",
-        ("checkpoints.segment", "segment", "other steps than its row"),
-    ),
-    "a segment that begins at another step": (
-        "UPDATE checkpoints_segment SET first_step = 65 WHERE id = %(segment)s",
-        ("checkpoints.checkpoint", "first", "operations of step 64 are missing"),
-    ),
-    "a segment that begins nowhere": (
-        "UPDATE checkpoints_segment SET first_step = 900, last_step = 963"
-        " WHERE id = %(segment)s",
-        ("checkpoints.checkpoint", "first", "operations of step 64 are missing"),
-    ),
-    "a segment too many": (
-        "INSERT INTO checkpoints_segment (id, workspace_id, thread_id, branch_id,"
-        " first_step, last_step, data_key, record, created_at) SELECT"
-        " gen_random_uuid(), workspace_id, thread_id, branch_id, 900, 963, data_key,"
-        " record, now() FROM checkpoints_segment WHERE id = %(segment)s",
-        ("checkpoints.branch", "branch", "3 segments, of which 2 begin"),
-    ),
-    "a segment in another workspace": (
-        "UPDATE checkpoints_segment SET workspace_id = %(other)s WHERE id = %(segment)s",
-        ("checkpoints.segment", "segment", "stands in another workspace"),
-    ),
-    "a segment that names another key": (
-        "UPDATE checkpoints_segment SET data_key = gen_random_uuid()"
-        " WHERE id = %(segment)s",
-        ("checkpoints.segment", "segment", "which this thread has not"),
-    ),
-    "a packed step that has a delta": (
-        "INSERT INTO checkpoints_checkpointdelta (checkpoint_id, workspace_id,"
-        " thread_id, branch_id, step, record) SELECT %(first)s, workspace_id,"
-        " thread_id, branch_id, 64, record FROM checkpoints_segment"
-        " WHERE id = %(segment)s",
-        ("checkpoints.checkpointdelta", "first", "is in a segment, too"),
-    ),
-    "an altered row of a packed step": (
-        "UPDATE checkpoints_checkpoint SET cost = 7 WHERE id = %(first)s",
-        ("checkpoints.checkpoint", "first", "Step 64 is not as it was written"),
-    ),
-    "a packed step without a row": (
-        "DELETE FROM checkpoints_checkpoint WHERE id = %(first)s",
-        ("checkpoints.branch", "branch", "Step 64 is missing"),
-    ),
-}
-
-
-@pytest.mark.parametrize("change", PACKED)
-def test_what_was_changed_of_packed_steps_is_named(packed, untouched, change):
-    sql, (table, row, said) = PACKED[change]
-    ids = {
-        "segment": segment_of(packed, 64).pk,
-        "first": step_of(packed, 64).pk,
-        "branch": packed.pk,
-        "side": side_of(packed).pk,
-        "other": make_workspace("rival").pk,
-    }
-    assert tamper(sql, ids)
-    found = only(list(verify()), packed.thread_id)
-    assert (found.table, found.row) == (table, ids[row])
-    assert said in found.problem
+    must_name(CHANGES[change], ids, branch.thread_id)
 
 
 def test_a_bad_key_of_the_workspace_is_named_once_for_it(branch):
@@ -380,10 +255,36 @@ def test_an_unknown_key_encryption_key_is_named(branch):
 
 
 def test_a_shredded_thread_is_counted_and_not_bad(branch, untouched):
-    hierarchy.destroy_thread_keys(branch.thread_id)
+    expire.shred(branch.thread_id)
     tally = Tally()
     assert list(verify(tally=tally)) == []
     assert (tally.threads, tally.shredded) == (2, 1)
+
+
+def test_a_key_that_was_destroyed_past_the_journal_is_named(branch, untouched, alice):
+    """Or pages would say "shredded by" whoever a forger names."""
+    tamper(
+        "UPDATE checkpoints_datakey SET wrapped = NULL, destroyed_at = now(),"
+        " destroyed_by_id = %s WHERE thread_id = %s",
+        [alice.user_id, branch.thread_id],
+    )
+    found = only(list(verify()), branch.thread_id)
+    assert found.table == "checkpoints.datakey"
+    assert "the deletion journal does not say" in found.problem
+
+
+def test_a_key_that_came_back_from_a_backup_is_named(branch, untouched):
+    keys = DataKey.objects.unscoped(Reason.TEST).filter(thread=branch.thread)
+    kept = {key.pk: bytes(key.wrapped or b"") for key in keys}
+    expire.shred(branch.thread_id)
+    for pk, wrapped in kept.items():
+        tamper(
+            "UPDATE checkpoints_datakey SET wrapped = %s, destroyed_at = NULL"
+            " WHERE id = %s",
+            [wrapped, pk],
+        )
+    found = only(list(verify()), branch.thread_id)
+    assert "By the deletion journal it was destroyed" in found.problem
 
 
 def test_a_step_of_a_branch_of_another_thread_is_named(branch, untouched):

@@ -10,7 +10,6 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checkpoints import blobs
-from checkpoints.access import Reason, unscoped
 from checkpoints.keys import hierarchy
 from checkpoints.log import archive, expire, source
 from checkpoints.log.append import NewStep, commit, writer
@@ -24,13 +23,11 @@ from tests.checkpoints.packing import grow
 from tests.checkpoints.vault import TOKEN, Transit, serving
 from tests.tampering import tamper
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.owner]
-
-
-@pytest.fixture(autouse=True)
-def everything_visible():
-    with unscoped(Reason.TEST):
-        yield
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.owner,
+    pytest.mark.usefixtures("everything_visible"),
+]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from agents.models import Decision, Run, ToolCall, Worker
+from agents.models import Decision, Price, Run, ToolCall, Worker
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
@@ -140,6 +140,7 @@ def keep(trip: Any, person: Any) -> None:
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
     SignInFailures.objects.create(key=str(key), failures=3)
+    Price.objects.create(model=f"model-{key}", since="2026-01-01")
     Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")
     event = AuditEvent.objects.filter(workspace_id=person.workspace_id).first()
     assert event  # recorded above

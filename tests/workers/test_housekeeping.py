@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import timedelta
 
 import pytest
 from django.db import OperationalError, connection
 
 from agents.runs.housekeeping import Duty, Housekeeper
+from checkpoints import audit
 from checkpoints.db.locks import DUTY, alone
+from checkpoints.log import tasks
+from checkpoints.models import Archive, AuditPending
+from checkpoints.stores import mark
+from tests.workers.conftest import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,3 +109,16 @@ def test_a_database_that_is_away_ends_the_turn(clock):
     clock.now = 60
     with pytest.raises(OperationalError):
         keeper.turn()
+
+
+def test_a_store_that_hangs_holds_up_no_reaper(workers, make_thread, alice, blob_dir):
+    thread = make_thread(owner=alice).thread
+    workers.start()
+    wait_until(lambda: (blob_dir / mark.NAME).exists())  # a worker that starts looks
+    (blob_dir / mark.NAME).unlink()
+    os.mkfifo(blob_dir / mark.NAME)  # whoever reads it now waits for ever
+    tasks.ask("archive", by=alice, thread=thread)
+    wait_until(Archive.objects.exists)  # it is at it, and about to read
+    audit.record(alice, "message", obj=thread)
+    wait_until(lambda: not AuditPending.objects.exists())
+    assert Archive.objects.get().status == "writing"

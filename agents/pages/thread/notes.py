@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agents.pages.text import duration
+
 
 @dataclass(frozen=True)
 class Note:
@@ -29,6 +31,11 @@ def notes(context: Mapping[str, Any] | None) -> list[Note]:
                 "the tool found out what came of it.",
             )
         )
+    match context.get("cached"):
+        case {"step": int(step), "saved_ms": int(saved)}:
+            text = f"From the cache: what the same call gave at step {step}."
+            text += f" That saved {duration(saved)}." if saved else ""
+            found.append(Note("cached", "undo", "slate", text))
     if context.get("simulated"):
         text = "Simulated: the call was not made. The agent was told to go on as if."
         found.append(Note("simulated", "fork", "violet", text))

@@ -14,6 +14,13 @@ MEANS = {
     "show before you ask for it again.",
     "too_many_attempts": "Workers took this run up again and again without a step.",
     "too_many_steps": "The run reached the most steps that it may take.",
+    "too_many_tokens": "The run reached the most tokens that it may use.",
+    "too_expensive": "The run reached the most that it may cost.",
+    "price_unknown": "The agent has a limit in dollars, which cannot be kept while the "
+    "price of its model is not known.",
+    "too_long": "The run reached the longest that it may work.",
+    "too_many_rejections": "The agent kept asking for what people do not want.",
+    "repeats_itself": "The agent went in a circle.",
     "needs_owner": "The person whom the run acted for may no longer do this. Retry: then "
     "it acts for you.",
     "thread_full": "The thread has as many steps as its policy allows. Nothing was lost: "

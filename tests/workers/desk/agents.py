@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -17,6 +18,7 @@ from urllib.request import Request, urlopen
 from agents.tools import (
     Agent,
     IdempotencyKey,
+    Limits,
     Rule,
     ToolContext,
     ToolError,
@@ -97,6 +99,18 @@ def hold(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
     _post("holds", key, {"item": item})
     ctx.put("vars", item, ctx.get("vars").get(item, 0) + 1)
     return "held"
+
+
+@tool(effect="read", title="Quote {item}", cache=timedelta(minutes=5))
+def quote(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
+    """Ask for a price, slowly."""
+    time.sleep(0.02)
+    if item == "nothing":
+        raise ToolError("there is no such thing")
+    if item == "the last":
+        return str(ctx.get("vars"))
+    answer = _post("quotes", key, {"item": item})
+    return f"{item}: {answer['confirmation']}"
 
 
 @tool(effect="read", title="Look up {what}")
@@ -203,6 +217,7 @@ desk = register(
             charge,
             hold,
             look,
+            quote,
             wait,
             explode,
             complain,
@@ -272,3 +287,24 @@ jumpy = register(
         busy="interrupt",
     )
 )
+
+# Each stops at a limit of its own.
+bounded = {
+    name: register(
+        Agent(
+            f"test-{name}",
+            model="scripted",
+            system="You book what you are asked for.",
+            tools=[book, look, wait],
+            limits=limits,
+        )
+    )
+    for name, limits in {
+        "few-steps": Limits(max_steps=4),
+        "few-tokens": Limits(max_tokens=1),
+        "cheap": Limits(max_cost=Decimal("0.000001")),
+        "quick": Limits(max_seconds=60),
+        "humble": Limits(max_rejections=2),
+        "circling": Limits(max_repeats=3),
+    }.items()
+}

@@ -1,0 +1,131 @@
+"""Whether a run has used what its agent may use, or turns in a circle.
+
+Looked at before each step. What is over is a failure with a reason that people read;
+the run that a retry starts goes on from there with budgets of its own.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from agents.models import Approval, ToolCall
+from agents.pure.context import calls_of, messages_of
+from agents.pure.engine import Failure
+from agents.runs.claim import Claim
+from agents.runs.progress import Progress
+from agents.tools.limits import Limits
+from checkpoints.pure.codec import State
+
+ANEW = "Retry goes on from here, with as much again."
+
+
+def reached(held: Claim, progress: Progress) -> Failure | None:
+    """The first limit that is reached; None: the run may take a step."""
+    limits = held.agent.limits
+    return (
+        _budget(limits, progress)
+        or _rejected(held, progress, limits)
+        or _repeated(held, progress, limits)
+    )
+
+
+def _budget(limits: Limits, progress: Progress) -> Failure | None:
+    used = progress.used
+    most_steps = min(limits.max_steps or settings.MAX_STEPS, settings.MAX_STEPS)
+    if progress.steps >= most_steps:
+        return Failure(
+            "too_many_steps", f"The run reached its limit of {most_steps} steps. {ANEW}"
+        )
+    if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
+        return Failure(
+            "too_many_tokens",
+            f"The run used {used.tokens} tokens; its limit is {limits.max_tokens}. {ANEW}",
+        )
+    if limits.max_cost is not None:
+        if used.unpriced:
+            return Failure(
+                "price_unknown",
+                f"The run may cost ${limits.max_cost:f}, and what its model costs is not"
+                " known. An admin can say it (Prices, in the admin); then retry.",
+            )
+        if used.cost is not None and used.cost >= limits.max_cost:
+            return Failure(
+                "too_expensive",
+                f"The run cost ${used.cost:.4f}; its limit is ${limits.max_cost:f}. {ANEW}",
+            )
+    if limits.max_seconds is not None:
+        seconds = used.worked.total_seconds()
+        if seconds >= limits.max_seconds:
+            return Failure(
+                "too_long",
+                f"The run worked for {seconds:.0f} s; its limit is {limits.max_seconds} s."
+                f" {ANEW}",
+            )
+    return None
+
+
+def _rejected(held: Claim, progress: Progress, limits: Limits) -> Failure | None:
+    """Whether people said no again and again. Looked up after decisions came only."""
+    if limits.max_rejections is None or not progress.was_decided:
+        return None
+    verdicts = (
+        Approval.objects.for_run(held.principal)
+        .filter(
+            run=held.run.pk,
+            status__in=[Approval.Status.APPROVED, Approval.Status.REJECTED],
+        )
+        .order_by("-decided_at")
+        .values_list("status", flat=True)
+    )
+    last = list(verdicts[: limits.max_rejections])
+    if len(last) < limits.max_rejections or Approval.Status.APPROVED in last:
+        return None
+    return Failure(
+        "too_many_rejections",
+        f"People rejected {limits.max_rejections} requests in a row. Retry lets the agent"
+        " try another way; a message can tell it which.",
+    )
+
+
+def _repeated(held: Claim, progress: Progress, limits: Limits) -> Failure | None:
+    """Whether the call that comes next is the last of too many that are the same."""
+    most = limits.max_repeats
+    if (
+        most is None
+        or not progress.open_calls
+        or _same_tool(progress.state, most) < most
+    ):
+        return None
+    # Their digests leave out what the model says of its reasons.
+    calls = (
+        ToolCall.objects.for_run(held.principal)
+        .filter(run=held.run.pk)
+        .order_by("-created_at", "-ordinal")
+        .values_list("arguments_digest", flat=True)
+    )
+    last = [bytes(digest) for digest in calls[:most]]
+    if len(last) < most or len(set(last)) > 1:
+        return None
+    name = progress.open_calls[-1].name
+    return Failure(
+        "repeats_itself",
+        f"The agent asked for {name} {most} times in a row with the same arguments, so the"
+        " run stopped before the last. A message can tell it what else to do.",
+    )
+
+
+def _same_tool(state: State, most: int) -> int:
+    """How many of the last calls name one tool, up to `most`, since somebody spoke."""
+    count, tool = 0, None
+    for message in reversed(messages_of(state)):
+        if message["role"] == "tool":
+            continue
+        calls = calls_of(message) if message["role"] == "assistant" else []
+        if not calls:
+            return count
+        for call in reversed(calls):
+            tool = tool or call["function"].get("name")
+            if call["function"].get("name") != tool or count == most:
+                return count
+            count += 1
+    return count
