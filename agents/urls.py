@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
-from agents.pages import fork, runs, shell, start
+from agents.pages import fork, runs, shell, start, tokens
 from agents.pages.audit import views as audit
 from agents.pages.inbox import views as inbox
 from agents.pages.retention import urls as retention
@@ -21,5 +21,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *runs.urlpatterns,
     *audit.urlpatterns,
     *retention.urlpatterns,
+    *tokens.urlpatterns,
     *shell.urlpatterns,
 ]
