@@ -33,6 +33,7 @@ from agents.models import Worker
 from agents.runs import reaper, roster
 from agents.runs.housekeeping import Housekeeper
 from checkpoints.about import about
+from checkpoints.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +123,7 @@ class _Worker:
         try:
             with about(run=run_id, worker=self.name):
                 self.work(UUID(run_id), worker=self.name, stopping=self.stop.is_set)
+            failpoint("before ack")
         finally:
             self.busy_since = None
             self.turns += 1
