@@ -78,6 +78,7 @@ def _tag(show: str, runs: list[Run]) -> str:
             show,
             *(
                 f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
+                f" {run.is_held}"
                 for run in runs
             ),
         ]
