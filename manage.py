@@ -8,4 +8,9 @@ if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     if sys.argv[1:2] == ["worker"]:
         os.environ.setdefault("DATABASE_ROLE", "worker")  # see settings
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except KeyboardInterrupt:
+        # What was committed stays; what was not is as it was.
+        sys.stderr.write("\nStopped. What was done stays; run it again for the rest.\n")
+        sys.exit(130)

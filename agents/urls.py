@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
-from agents.pages import control, fork, runs, shell, start
+from agents.pages import control, fork, runs, shell, start, tokens
 from agents.pages.audit import views as audit
 from agents.pages.inbox import views as inbox
 from agents.pages.retention import urls as retention
@@ -22,5 +22,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *control.urlpatterns,
     *audit.urlpatterns,
     *retention.urlpatterns,
+    *tokens.urlpatterns,
     *shell.urlpatterns,
 ]

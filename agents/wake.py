@@ -14,9 +14,9 @@ from django.db import transaction
 from agents import queue
 from agents.models import Approval, Run
 from checkpoints import audit
-from checkpoints.access import Reason, UserPrincipal, unscoped
+from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
-from checkpoints.models import Grant
+from checkpoints.grants import grant_for
 
 
 def wake(run_id: UUID) -> bool:
@@ -40,14 +40,9 @@ def wake(run_id: UUID) -> bool:
         return make_ready(run_id, was=Run.Status.WAITING, fence=run.branch.fence)
 
 
-def adopt(run: Run, by: UserPrincipal) -> None:
+def adopt(run: Run, by: Actor) -> None:
     """Let the run act for `by` from now on, in the open transaction that locked it."""
-    grant = Grant.objects.create(
-        workspace_id=run.workspace_id,
-        thread_id=run.thread_id,
-        user_id=by.user_id,
-        session=by.session,
-    )
+    grant = grant_for(by, run.thread_id)
     Run.objects.for_user(by).filter(pk=run.pk).update(grant=grant)
     audit.record(by, "take_over", obj=run, grant=grant.pk, before=run.grant_id)
     run.grant = grant

@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
     if unknown := sorted(set(options.name) - set(known)):
         parser.error(f"there is no {', '.join(unknown)}; there is {', '.join(known)}")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    os.environ.setdefault("HOLDPOINT_APPS", "bench.desk")
     django.setup()
     call_command("migrate", verbosity=0)
     memory.settle()  # as the web process and the workers do

@@ -35,6 +35,16 @@ class Role(models.TextChoices):
     AUDITOR = "auditor"  # reads the audit log, no state
 
 
+class Scope(models.TextChoices):
+    """What a program's token may do. To decide is none of them: people approve."""
+
+    READ = "read"  # status, history, state
+    START = "start"  # and try again
+    MESSAGE = "message"
+    FORK = "fork"
+    CANCEL = "cancel"
+
+
 class Reason(enum.Enum):
     """The allow-list of reasons to look across workspaces."""
 
@@ -83,8 +93,31 @@ class UserPrincipal:
 
 
 @dataclass(frozen=True)
+class ServicePrincipal:
+    """A program with a token, in one workspace: it sees what the workspace sees.
+
+    It is no person: it owns nothing, is in no group, and neither approves nor audits.
+    """
+
+    token_id: UUID
+    workspace_id: UUID
+    name: str
+    scopes: frozenset[Scope]
+    address: str = field(default="", repr=False)
+
+    user_id: None = None
+    session: str = ""
+    groups: frozenset[UUID] = frozenset()
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether it may change anything. Each door asks for the scope that it needs."""
+        return bool(self.scopes - {Scope.READ})
+
+
+@dataclass(frozen=True)
 class RunPrincipal:
-    """A run that acts for a person, by a grant that is re-checked at each use."""
+    """A run that acts by a grant, a person's or a token's, re-checked at each use."""
 
     run_id: UUID
     workspace_id: UUID
@@ -100,7 +133,8 @@ class SystemPrincipal:
     workspace_id: UUID
 
 
-Principal = UserPrincipal | RunPrincipal | SystemPrincipal
+Actor = UserPrincipal | ServicePrincipal  # who asks, through a door of the web process
+Principal = Actor | RunPrincipal | SystemPrincipal
 
 _unscoped: ContextVar[Reason | None] = ContextVar("unscoped", default=None)
 
@@ -120,7 +154,7 @@ class ScopedQuerySet(models.QuerySet[M]):
 
     _scope: str = ""
 
-    def for_user(self, principal: UserPrincipal) -> Self:
+    def for_user(self, principal: Actor) -> Self:
         """Rows of the principal's workspace. Models under a thread narrow it more."""
         return self._scoped("user").filter(workspace_id=principal.workspace_id)
 
@@ -232,7 +266,7 @@ class ScopedQuerySet(models.QuerySet[M]):
 class ThreadScopedQuerySet(ScopedQuerySet[M]):
     """Rows that belong to a thread, seen by those who see the thread."""
 
-    def for_user(self, principal: UserPrincipal) -> Self:
+    def for_user(self, principal: Actor) -> Self:
         thread = self.model._meta.get_field("thread").related_model
         visible = thread._default_manager.for_user(principal)  # type: ignore[union-attr]
         return super().for_user(principal).filter(thread__in=visible)

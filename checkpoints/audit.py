@@ -10,7 +10,13 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Model
 
-from checkpoints.access import Principal, RunPrincipal, SystemPrincipal, UserPrincipal
+from checkpoints.access import (
+    Principal,
+    RunPrincipal,
+    ServicePrincipal,
+    SystemPrincipal,
+    UserPrincipal,
+)
 from checkpoints.db.session import recording
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
@@ -113,6 +119,11 @@ def _who(principal: Principal | None, via: str) -> dict[str, Any]:
                 "address": principal.address or None,
                 "via": via,
             }
+        case ServicePrincipal():
+            return {
+                "address": principal.address or None,
+                "via": "api" if via == "web" else via,
+            }
         case RunPrincipal() | SystemPrincipal():
             return {"via": "worker" if via == "web" else via}
     return {"via": via}
@@ -120,6 +131,8 @@ def _who(principal: Principal | None, via: str) -> dict[str, Any]:
 
 def _for_whom(principal: Principal | None) -> dict[str, Detail]:
     match principal:
+        case ServicePrincipal():
+            return {"token": principal.token_id}
         case RunPrincipal():
             return {"run": principal.run_id, "grant": principal.grant_id}
         case SystemPrincipal():

@@ -8,6 +8,7 @@
     ├─ Fenced, HeadMoved                                    someone else was faster
     ├─ BrokenChain                                          history is not as it was written
     ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
+    ├─ BadToken, TokenRefused, TooManyRequests              a program's token
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -17,6 +18,8 @@ for the person at work, and is sealed where it is kept.
 
 from __future__ import annotations
 
+from datetime import timedelta
+from math import ceil
 from typing import ClassVar
 
 
@@ -236,6 +239,12 @@ class MissingObject(CheckpointsError):
     status = 410
 
 
+class BadObject(MissingObject, ValueError):
+    """What is there under this name is no object of ours: somebody put it there."""
+
+    code = "bad_object"
+
+
 class Pruned(CheckpointsError):
     """A thread's content went to an archive; the message says when, and the way back."""
 
@@ -256,3 +265,41 @@ class BeingArchived(CheckpointsError):
     code = "being_archived"
     status = 409
     retry = True
+
+
+class BadToken(CheckpointsError):
+    """No token that is live: unknown, revoked or expired; which, is not said."""
+
+    code = "bad_token"
+    status = 401
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No token that is valid now. An admin of the workspace makes one under "
+            "API tokens; send it as `Authorization: Bearer hp_…`."
+        )
+
+
+class TokenRefused(CheckpointsError):
+    """A token cannot be made so; `field` is what does not fit."""
+
+    code = "token_refused"
+    status = 422
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
+class TooManyRequests(CheckpointsError):
+    """The token's requests of this minute are used up; `wait` says for how long."""
+
+    code = "too_many_requests"
+    status = 429
+    retry = True
+
+    def __init__(self, wait: timedelta) -> None:
+        self.wait = max(1, ceil(wait.total_seconds()))  # seconds
+        super().__init__(
+            f"Too many requests with this token. Try again in {self.wait} s."
+        )

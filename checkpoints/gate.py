@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import Model, OuterRef, Subquery
+from django.db.models import Model
 
 from checkpoints import audit
 from checkpoints.access import (
@@ -23,12 +24,14 @@ from checkpoints.access import (
     Reason,
     Role,
     RunPrincipal,
+    ServicePrincipal,
     SystemPrincipal,
     UserPrincipal,
 )
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import NotPermitted
 from checkpoints.keys import hierarchy
-from checkpoints.models import DataKey, Grant, Membership, Thread
+from checkpoints.models import ApiToken, DataKey, Grant, Membership, Thread
 from checkpoints.models.fields import SealedField
 from checkpoints.pure import codec, envelope
 from checkpoints.pure.envelope import NIL, Context
@@ -143,6 +146,18 @@ def seal(row: Model, field: str, value: Any) -> bytes:
     return envelope.seal(codec.canonical(value), key=key, context=context(row, field))
 
 
+def seal_as_holder(row: Model, field: str, value: Any) -> bytes:
+    """As `seal`, for whoever holds the branch: with the key that its steps are sealed with.
+
+    Nobody is asked for it each time; who shreds the thread takes the branch away first.
+    """
+    return envelope.seal(
+        codec.canonical(value),
+        key=hierarchy.thread_keys(row.thread_id).data,  # type: ignore[attr-defined]  # it has one
+        context=context(row, field),
+    )
+
+
 def seal_bytes(row: Model, field: str, value: bytes) -> bytes:
     """As `seal`, of bytes that are no JSON, for a row that belongs to a thread."""
     return envelope.seal(
@@ -178,6 +193,9 @@ def _require_right(principal: Principal, wanted: set[UUID]) -> None:
         case UserPrincipal():
             _require_member(principal)
             readable = Thread.objects.for_user(principal)
+        case ServicePrincipal():
+            _require_token(principal)
+            readable = Thread.objects.for_user(principal)
         case RunPrincipal():
             _require_grant(principal)
             readable = Thread.objects.for_run(principal)
@@ -199,26 +217,51 @@ def _require_member(principal: UserPrincipal) -> None:
         raise NotPermitted("You are no longer a member with this role.")
 
 
+def _require_token(principal: ServicePrincipal) -> None:
+    mine = ApiToken.objects.for_user(principal).filter(pk=principal.token_id)
+    if not mine.live().exists():
+        raise NotPermitted("This token was revoked, or has expired.")
+
+
 def _require_grant(principal: RunPrincipal) -> None:
-    role_now = (
-        Membership.objects.unscoped(Reason.GATE)
-        .filter(workspace_id=OuterRef("workspace_id"), user_id=OuterRef("user_id"))
-        .values("role")
+    found = _GRANT.row(
+        {
+            "grant": principal.grant_id,
+            "workspace": principal.workspace_id,
+            "thread": principal.thread_id,
+        }
     )
-    grant = (
-        Grant.objects.for_run(principal)
-        .filter(pk=principal.grant_id, revoked_at=None)
-        .annotate(role_now=Subquery(role_now))
-        .values_list("user__is_active", "role_now")
-        .first()
-    )
-    if grant is None:
+    if found is None:
         raise NotPermitted("The grant of this run was revoked.")
-    is_active, role = grant
-    if not is_active or role not in {Role.OPERATOR, Role.ADMIN}:
+    of_program, is_live, is_active, role = found
+    if of_program == "true":
+        if is_live != "true":
+            raise NotPermitted(
+                "The token that this run acts for was revoked, or has expired."
+            )
+        return
+    if is_active != "true" or role not in {Role.OPERATOR, Role.ADMIN}:
         raise NotPermitted(
             "The person whom this run acts for may no longer operate here."
         )
+
+
+# Asked before each step and each opening, so it is planned once. `ApiTokenQuerySet.live`
+# says the same of a token.
+_GRANT = Prepared(f"""
+SELECT (g.token_id IS NOT NULL)::text,
+       (t.revoked_at IS NULL AND t.digest <> ''::bytea
+        AND (t.expires_at IS NULL OR t.expires_at > clock_timestamp()))::text,
+       u.is_active::text,
+       m.role
+FROM {Grant._meta.db_table} g
+LEFT JOIN {ApiToken._meta.db_table} t ON t.id = g.token_id
+LEFT JOIN {get_user_model()._meta.db_table} u ON u.id = g.user_id
+LEFT JOIN {Membership._meta.db_table} m
+  ON m.workspace_id = g.workspace_id AND m.user_id = g.user_id
+WHERE g.id = %(grant)s AND g.workspace_id = %(workspace)s
+  AND g.thread_id = %(thread)s AND g.revoked_at IS NULL
+""")  # noqa: S608  # our own names; values are parameters
 
 
 def _record(principal: Principal, purpose: str, threads: set[UUID], steps: str) -> None:

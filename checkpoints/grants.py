@@ -13,10 +13,26 @@ from django.db import transaction
 from django.db.models import Q
 
 from checkpoints import audit
-from checkpoints.access import Reason
+from checkpoints.access import Actor, Reason, ServicePrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.db.session import recording
 from checkpoints.models import Grant
+
+
+def token_of(by: Actor) -> UUID | None:
+    """The token of a program; None: a person asks."""
+    return by.token_id if isinstance(by, ServicePrincipal) else None
+
+
+def grant_for(by: Actor, thread_id: UUID) -> Grant:
+    """Let runs of this thread act for a person or a program, in the open transaction."""
+    return Grant.objects.create(
+        workspace_id=by.workspace_id,
+        thread_id=thread_id,
+        user_id=by.user_id,
+        token_id=token_of(by),
+        session=by.session,
+    )
 
 
 def revoke(

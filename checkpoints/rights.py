@@ -17,6 +17,7 @@ RIGHTS = {
     "checkpoints_group": Rights(web=ALL, worker=READ),
     "checkpoints_group_members": Rights(web=ALL, worker=READ),
     "checkpoints_grant": Rights(web=CHANGE, worker=CHANGE),
+    "checkpoints_apitoken": Rights(web=CHANGE, worker=READ),
     # The log
     "checkpoints_thread": Rights(web=CHANGE, worker=CHANGE),
     "checkpoints_branch": Rights(web=CHANGE, worker=CHANGE),

@@ -183,6 +183,9 @@ RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
 LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
 MAX_STEPS = env.number("MAX_STEPS", default=100, least=1)  # of one run
 
+# Of one API token: so many at once, and as many in each minute after that.
+API_REQUESTS_PER_MINUTE = env.number("API_REQUESTS_PER_MINUTE", default=600, least=1)
+
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
 OPENAI_API_KEY = env.optional("OPENAI_API_KEY")

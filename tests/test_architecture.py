@@ -46,6 +46,7 @@ EDGES = {
 READS_THE_ENVIRONMENT = {
     "project/env.py",
     "project/asgi.py",  # sets defaults before the settings are read
+    "agents/tools/secrets.py",  # credentials by the names that tools give them
     "checkpoints/failpoints.py",  # armed by tests only, and not a setting
 }
 

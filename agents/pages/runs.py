@@ -46,7 +46,11 @@ def _find(principal: UserPrincipal, show: str) -> list[Run]:
         Run.objects.for_user(principal)
         .filter(status__in=SHOWN[show])
         .select_related(
-            "thread", "branch", "grant", "agent_version__agent", "started_by"
+            "thread",
+            "branch",
+            "grant__token",
+            "agent_version__agent",
+            "started_by",
         )
         .order_by("-created_at")[:LIMIT]
     )

@@ -9,9 +9,10 @@ from agents.models import AgentVersion, Run, ToolCall
 from agents.tools import registry
 from agents.tools.versions import agent_version
 from agents.wake import ring
-from checkpoints.access import Reason, ThreadScopedQuerySet, UserPrincipal
+from checkpoints.access import Actor, Reason, ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import FutureSchema, NotPermitted, Pruned, Shredded
+from checkpoints.grants import grant_for
 from checkpoints.log import content
 from checkpoints.models import Branch, Checkpoint, Grant, ThreadInput, Workspace
 
@@ -20,7 +21,7 @@ def begin(
     branch: Branch,
     version: AgentVersion,
     *,
-    by: UserPrincipal,
+    by: Actor,
     retry_of: Run | None = None,
     request_key: UUID | None = None,
 ) -> Run:
@@ -35,12 +36,7 @@ def begin(
             f"The agent {version.agent.name} is switched off in this workspace."
         )
     _require_known(branch, version)
-    grant = Grant.objects.create(
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        user_id=by.user_id,
-        session=by.session,
-    )
+    grant = grant_for(by, branch.thread_id)
     # The caller has locked the branch, or made it: nobody is removing the content.
     _require_content(branch)
     return _ready(
@@ -69,14 +65,17 @@ def _require_known(branch: Branch, version: AgentVersion) -> None:
 def follow_on(run: Run, said: ThreadInput) -> Run:
     """The run that answers a message which came in while this one ended.
 
-    It acts for the message's author: under the run's grant when that is the same person.
+    It acts for the message's author, a person or a program: under the run's grant when
+    that is the same one.
     """
     grant = run.grant
-    if said.author_id is not None and said.author_id != grant.user_id:
+    author = (said.author_id, said.token_id)
+    if any(author) and author != (grant.user_id, grant.token_id):
         grant = Grant.objects.create(
             workspace_id=run.workspace_id,
             thread_id=run.thread_id,
             user_id=said.author_id,
+            token_id=said.token_id,
         )
     branch = Branch.objects.unscoped(Reason.WORKER).get(pk=run.branch_id)
     return _ready(branch, version_for(branch, ""), grant, said.author_id)

@@ -63,6 +63,7 @@ class Effects:
         self._contents = contents
         self._policy = claim.branch.calls
         self._effective: dict[UUID, EffectiveArguments] = {}
+        self._fitted: dict[UUID, dict[str, Any]] = {}  # of calls that nobody was asked
         self._called: dict[UUID, ToolOutcome] = {}
         # Calls that were begun: what came of it, None for nothing; or why nobody knows.
         self._found: dict[UUID, ToolOutcome | None] = {}
@@ -129,9 +130,12 @@ class Effects:
         if tool.cache and (hit := self._ledger.fresh(row, within=tool.cache)):
             return self._from_cache(row, hit, tool, title)
         effective = self._effective.get(row.pk)
-        arguments: dict[str, Any] = (
-            effective.arguments if effective else self._opener.open(row, "arguments")
+        arguments: dict[str, Any] | None = (
+            effective.arguments if effective else self._fitted.get(row.pk)
         )
+        if arguments is None:
+            arguments = self._opener.open(row, "arguments")
+        assert arguments is not None  # a call that may run has them
         if row.status == Status.EXECUTING and once(tool):
             rest(row.attempts)  # it did not happen, and broke a moment ago
         if tool.has_effects:
@@ -202,7 +206,10 @@ class Effects:
             return Ask(title)
         if self._in_fork(tool):
             return self._in_the_fork(row, title)
-        return Ask(title) if tool.requires(fitted.arguments) else RunIt()
+        if tool.requires(fitted.arguments):
+            return Ask(title)
+        self._fitted[row.pk] = fitted.arguments  # as the row has them
+        return RunIt()
 
     def _must_ask(self, row: ToolCall, tool: Tool, title: str) -> bool:
         """Whether nobody but a person can say what came of a call that was begun."""

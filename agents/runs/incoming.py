@@ -66,7 +66,7 @@ def messages(claim: Claim, opener: Pass) -> list[Arrival]:
         ThreadInput.objects.for_run(claim.principal)
         .filter(branch=claim.branch)
         .undelivered()
-        .select_related("author")
+        .select_related("author", "token")
     )
     kept = opener.open_all(waiting, "content") if waiting else []
     arrived = [
@@ -104,7 +104,7 @@ def _message(claim: Claim, said: ThreadInput, kept: Said) -> Arrival:
     step = Step(
         id=step_id,
         kind=Checkpoint.Kind.INPUT,
-        label=first_words(f"{_name(said.author)}: {text}"),
+        label=first_words(f"{said.token or _name(said.author)}: {text}"),
         ops=(ops.append("/messages", message),),
         context=flags(kept),
     )

@@ -7,7 +7,7 @@ the transaction of the step that records it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import BadOperation, Fenced
-from checkpoints.gate import Pass, seal, seal_bytes
+from checkpoints.gate import Pass, seal_as_holder, seal_bytes
 from checkpoints.keys.hierarchy import thread_keys
 from checkpoints.models import Branch, CheckpointDelta
 from checkpoints.pure.codec import State, clean, text
@@ -65,15 +65,27 @@ class Ledger:
         rows = self._calls().filter(branch=self._claim.branch)
         self._rows = {row.pk: row for row in rows.exclude(status__in=over)}
 
-    def propose(self, calls: Iterable[Call], *, reply: UUID | None = None) -> None:
-        """Write the rows of calls that have none. `reply`: the step being committed."""
+    def propose(self, calls: Iterable[Call]) -> None:
+        """Write the rows of calls that have none."""
+        self.store(self.rows(calls))
+
+    def rows(
+        self, calls: Iterable[Call], *, reply: UUID | None = None
+    ) -> list[ToolCall]:
+        """Rows of the calls that have none, not yet stored; `reply` is being committed."""
         if reply is not None:
             self._known.add(reply)
-        new = [self._row(call) for call in calls if call.key not in self._rows]
-        if new:
+        return [self._row(call) for call in calls if call.key not in self._rows]
+
+    def store(self, rows: Sequence[ToolCall]) -> None:
+        if rows:
             # A holder that is being replaced may write the same rows.
-            ToolCall.objects.bulk_create(new, ignore_conflicts=True)
-            self._rows |= {row.pk: row for row in new}
+            ToolCall.objects.bulk_create(rows, ignore_conflicts=True)
+            self.stored(rows)
+
+    def stored(self, rows: Iterable[ToolCall]) -> None:
+        """These are in the database now."""
+        self._rows |= {row.pk: row for row in rows}
 
     def take_back(self, reply: UUID) -> None:
         """Forget the rows that were written with a reply that was not committed."""
@@ -148,18 +160,13 @@ class Ledger:
         values = opener.open(row, "result")
         return ToolOutcome(title=title, **values | {"ops": tuple(values["ops"])})
 
-    def settle(self, key: UUID, step: Step) -> None:
-        """Record a call's result with its step, in the transaction that is open."""
+    def settle(self, key: UUID, step: Step, result: Any) -> ToolCall:
+        """The call's row as it is to be stored with the step that records `result`."""
         row = self._rows[key]
         row.status = _settled(row, step)
-        self._calls().filter(pk=key).update(
-            status=row.status,
-            result=seal(row, "result", step.ops[-1][2]["content"]),
-            result_checkpoint=step.id,
-            recorded_from=row.recorded_from,
-            error_class=step.error_class,
-            finished_at=ClockTimestamp(),
-        )
+        row.result = seal_as_holder(row, "result", result)
+        row.error_class = step.error_class
+        return row
 
     def recorded(self, row: ToolCall) -> ToolCall | None:
         """The same call, as the source branch made it after the fork; each is used once."""
@@ -227,10 +234,10 @@ class Ledger:
             effect=tool.effect if tool else ToolCall.Effect.NONE,
         )
         arguments, reason = _proposed(tool, call)
-        row.title = seal(row, "title", self.title(call.name, call.arguments))
-        row.arguments = seal(row, "arguments", arguments)
+        row.title = seal_as_holder(row, "title", self.title(call.name, call.arguments))
+        row.arguments = seal_as_holder(row, "arguments", arguments)
         if reason:
-            row.reason = seal(row, "reason", reason)
+            row.reason = seal_as_holder(row, "reason", reason)
         row.arguments_digest = arguments_digest(
             self._mac, tool=call.name, version=row.tool_version, arguments=arguments
         )

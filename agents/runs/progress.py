@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from datetime import timedelta
-from decimal import Decimal
-from typing import Self
 from uuid import UUID
 
 from django.db import transaction
 
-from agents.models import Run
+from agents.models import ToolCall
 from agents.pure import engine
+from agents.pure.context import calls_of
 from agents.pure.engine import Call, ReplyMeta, Step, unanswered
+from agents.runs.beside import UNTOLD, Told, beside, told
 from agents.runs.claim import Claim
 from agents.runs.doubt import see_through
 from agents.runs.ledger import Ledger
+from agents.runs.used import Used
 from agents.tools.secrets import capture
 from checkpoints.failpoints import failpoint
 from checkpoints.log.append import (
+    Beside,
     NewStep,
     StepMeta,
     Writer,
@@ -32,36 +35,11 @@ from checkpoints.log.append import (
     committed,
     writer,
 )
+from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import State
-from checkpoints.pure.ops import fold
+from checkpoints.pure.ops import Op, fold
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Used:
-    """What a run has used, up to its last committed step."""
-
-    tokens: int
-    cost: Decimal | None  # US dollars, of what has a known price; None: of nothing
-    unpriced: int  # model calls whose price is not known
-    worked: timedelta
-
-    @classmethod
-    def by(cls, run: Run) -> Self:
-        return cls(run.tokens, run.cost, run.unpriced, run.worked)
-
-    def and_(self, step: Step, worked: timedelta) -> Used:
-        meta = step.meta
-        cost = self.cost
-        if meta.cost is not None:
-            cost = (cost or Decimal(0)) + meta.cost
-        return Used(
-            tokens=self.tokens + (meta.tokens_in or 0) + (meta.tokens_out or 0),
-            cost=cost,
-            unpriced=self.unpriced + (step.kind == "model" and meta.cost is None),
-            worked=self.worked + worked,
-        )
 
 
 class Progress:
@@ -75,7 +53,10 @@ class Progress:
         self.was_decided = False  # since this claim began: people's decisions came
         self._claim = held
         self._since = time.monotonic()  # of what is not yet counted as work
+        # Until a step has told: messages are looked for.
+        self.told = Told(cancel_requested=False, messages=True)
         self._sent = self.writer  # as it is once the last step that was sent is there
+        self._stored: Sequence[Op] = ()  # that step's operations, as they are stored
 
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
         """From the branch as it was opened; `known` are the checkpoints behind it
@@ -94,7 +75,7 @@ class Progress:
         *,
         actor_id: int | None = None,
         schema_version: int | None = None,
-        also: Callable[[], object] = lambda: None,
+        also: Callable[[], object] | None = None,
     ) -> None:
         """Commit the step, with the rows that `also` writes, and move to it.
 
@@ -102,6 +83,9 @@ class Progress:
         """
 
         def act() -> None:
+            if also is None:  # one statement
+                self.commit(step, actor_id=actor_id, schema_version=schema_version)
+                return
             with transaction.atomic():
                 self.commit(step, actor_id=actor_id, schema_version=schema_version)
                 also()
@@ -121,6 +105,7 @@ class Progress:
 
         def happened() -> bool:
             if committed(before, step.id):
+                self._sent = self._found(before, step)
                 return True
             self._ledger.take_back(step.id)
             return False
@@ -135,42 +120,50 @@ class Progress:
         actor_id: int | None = None,
         schema_version: int | None = None,
     ) -> Writer:
-        """Write the step and what belongs to it, in the open transaction.
+        """Write the step and what belongs to it, in the open transaction or one of its own.
 
         Raises Fenced, StoreUnavailable and KeysUnavailable.
         """
-        held, step = self._claim, _without_secrets(step)
-        meta = step.meta
-        after = commit(
-            self.writer,
-            NewStep(
-                id=step.id,
-                kind=step.kind,
-                ops=step.ops,
-                label=step.label,
-                context=step.context,
-                schema_version=schema_version,
-                meta=StepMeta(
-                    status=step.status,
-                    name=step.name,
-                    run=held.run.pk,
-                    actor_id=actor_id,
-                    agent_version=held.run.agent_version_id,
-                    error_class=step.error_class,
-                    **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
-                ),
-            ),
-        )
-        if step.call is not None:
-            self._ledger.settle(step.call, replace(step, ops=tuple(after.stored)))
-        else:
-            self._ledger.propose(
-                unanswered(fold(self.state, after.stored), self.keys), reply=step.id
-            )
-        self._count(step)
+        step = _without_secrets(step)
         failpoint("before commit")
+        new: list[ToolCall] = []
+        now = time.monotonic()
+        used = self.used.and_(step, timedelta(seconds=now - self._since))
+        self._counted = used, now
+
+        def with_it(stored: Sequence[Op]) -> Beside:
+            self._stored = stored
+            if step.call is not None:
+                result = stored[-1][2]["content"]
+                settled = self._ledger.settle(step.call, step, result)
+                return beside(used, settled=settled)
+            calls = unanswered(fold(self.state, stored), self.keys)
+            new[:] = self._ledger.rows(calls, reply=step.id)
+            return beside(used, proposed=new[0] if len(new) == 1 else None)
+
+        checkpoint = self._checkpoint(step, actor_id, schema_version)
+        # Rows of several calls take a statement of their own, which goes with the step.
+        with transaction.atomic() if _several(step) else nullcontext():
+            after = commit(self.writer, checkpoint, beside=with_it)
+            if len(new) > 1:
+                self._ledger.store(new)
+            else:
+                self._ledger.stored(new)
         self._sent = after
         return after
+
+    def _found(self, before: Writer, step: Step) -> Writer:
+        """Where the step leads that got through although its answer was lost."""
+        there = Checkpoint.objects.for_run(self._claim.principal).get(pk=step.id)
+        return replace(
+            before,
+            head=step.id,
+            step=before.step + 1,
+            mac=bytes(there.state_mac),
+            schema_version=there.schema_version,
+            stored=self._stored,
+            told=UNTOLD,
+        )
 
     def tell(self, event: str) -> None:
         """For whoever turns these lines on: the run, and its branch as it stands."""
@@ -188,19 +181,38 @@ class Progress:
         """What was committed is what is known now."""
         self.writer = self._sent
         self.state = fold(self.state, self.writer.stored)
+        self.told = told(self.writer.told)
         self.steps += 1
         self.used, self._since = self._counted
         self.tell("stored a step")
 
-    def _count(self, step: Step) -> None:
-        """What the run has used, and that its attempts count anew."""
-        now = time.monotonic()
-        used = self.used.and_(step, timedelta(seconds=now - self._since))
-        self._counted = used, now
-        # Whoever holds the branch is the only one who counts.
-        Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk).update(
-            steps=self.steps + 1, attempts=0, **vars(used)
+    def _checkpoint(
+        self, step: Step, actor_id: int | None, schema_version: int | None
+    ) -> NewStep:
+        meta = step.meta
+        return NewStep(
+            id=step.id,
+            kind=step.kind,
+            ops=step.ops,
+            label=step.label,
+            context=step.context,
+            schema_version=schema_version,
+            meta=StepMeta(
+                status=step.status,
+                name=step.name,
+                run=self._claim.run.pk,
+                actor_id=actor_id,
+                agent_version=self._claim.run.agent_version_id,
+                error_class=step.error_class,
+                **{column: getattr(meta, column) for column in _REPLY_COLUMNS},
+            ),
         )
+
+
+def _several(step: Step) -> bool:
+    """Whether it proposes more calls than go into the step's own statement."""
+    last = step.ops[-1] if step.kind == Checkpoint.Kind.MODEL and step.ops else None
+    return last is not None and len(calls_of(last[2])) > 1
 
 
 def _without_secrets(step: Step) -> Step:

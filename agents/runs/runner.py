@@ -94,7 +94,7 @@ class Runner:
         self._migrate()
         self._take_in()
         while not heart.lost:
-            if heart.cancel_requested:
+            if heart.cancel_requested or self._progress.told.cancel_requested:
                 finish.cancel(held, self._progress.writer)
                 return
             if heart.held or self._stopping():
@@ -167,7 +167,7 @@ class Runner:
         progress = self._progress
         if open_calls := progress.open_calls:
             self._ledger.propose(open_calls)
-        else:
+        elif progress.told.messages:
             self._take_in()
         self._effects.state = progress.state
         failpoint("before step")

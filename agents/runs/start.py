@@ -31,9 +31,10 @@ from agents.tools.secrets import capture, captured
 from agents.tools.versions import agent_version
 from agents.wake import adopt, ring, wake
 from checkpoints import audit, gate
-from checkpoints.access import Reason, UserPrincipal, unscoped
+from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import NotPermitted, Pruned, Shredded
+from checkpoints.grants import token_of
 from checkpoints.log import hydrate, threads
 from checkpoints.models import (
     Branch,
@@ -52,7 +53,7 @@ def start_run(
     *,
     agent: str,
     message: str,
-    by: UserPrincipal,
+    by: Actor,
     title: str = "",
     params: dict[str, Any] | None = None,
     visibility: str = Thread.Visibility.WORKSPACE,
@@ -117,7 +118,7 @@ def send_message(
     branch: Branch,
     *,
     message: str,
-    by: UserPrincipal,
+    by: Actor,
     agent: str = "",
     request_key: UUID | None = None,
 ) -> ThreadInput:
@@ -139,6 +140,7 @@ def send_message(
         thread_id=branch.thread_id,
         branch=branch,
         author_id=by.user_id,
+        token_id=token_of(by),
         request_key=request_key,
     )
     waiting.content = gate.seal(waiting, "content", kept)
@@ -167,7 +169,8 @@ def send_message(
         )
         if first is None:
             raise
-        if (first.branch_id, first.author_id) != (branch.pk, by.user_id):
+        whose = (first.branch_id, first.author_id, first.token_id)
+        if whose != (branch.pk, by.user_id, token_of(by)):
             raise NotPermitted(threads.NOT_YOURS) from None
         return first
     return waiting
@@ -178,7 +181,7 @@ def fork_run(
     *,
     edits: ForkEdits,
     name: str,
-    by: UserPrincipal,
+    by: Actor,
     run: bool = True,
     agent: str = "",
     calls: str = Branch.Calls.RECORDED,
@@ -232,7 +235,7 @@ def fork_run(
     return branch
 
 
-def retry(run: Run, *, by: UserPrincipal) -> Run:
+def retry(run: Run, *, by: Actor) -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
     A run that pauses is tried at once, and is given itself; so is one that needs an
@@ -266,7 +269,7 @@ def retry(run: Run, *, by: UserPrincipal) -> Run:
     return again
 
 
-def cancel(run: Run, *, by: UserPrincipal) -> bool:
+def cancel(run: Run, *, by: Actor) -> bool:
     """Stop the run: at once while it waits, after its step while it runs.
 
     False when it was over already. Raises NotPermitted.
@@ -301,7 +304,7 @@ def _stop(run: Run, error_class: str) -> None:
     supersede_calls(run.pk)
 
 
-def _makes_way(live: Run, by: UserPrincipal) -> bool:
+def _makes_way(live: Run, by: Actor) -> bool:
     """Whether a message stops the run at once, so that another answers it.
 
     In the transaction that locked the branch. Raises BranchBusy where it is refused.
@@ -333,11 +336,14 @@ def _makes_way(live: Run, by: UserPrincipal) -> bool:
     return True
 
 
-def _by_key(by: UserPrincipal, request_key: UUID | None) -> Run | None:
+def _by_key(by: Actor, request_key: UUID | None) -> Run | None:
     if request_key is None:
         return None
     run = Run.objects.for_user(by).filter(request_key=request_key).first()
-    if run is not None and run.started_by_id != by.user_id:
+    if run is not None and (run.started_by_id, run.grant.token_id) != (
+        by.user_id,
+        token_of(by),
+    ):
         raise NotPermitted(threads.NOT_YOURS)
     return run
 
@@ -351,14 +357,14 @@ def _try_now(run: Run, *, fence: int) -> None:
     ring(run.pk, fence=fence, n=1)
 
 
-def _require_operator(by: UserPrincipal) -> None:
+def _require_operator(by: Actor) -> None:
     if not by.may_operate:
         raise NotPermitted(
             "Viewers and auditors do not start or change runs; an operator can."
         )
 
 
-def _require_thread(by: UserPrincipal, thread_id: UUID) -> None:
+def _require_thread(by: Actor, thread_id: UUID) -> None:
     if not Thread.objects.for_user(by).filter(pk=thread_id).exists():
         raise NotPermitted("This thread is not shared with you.")
 

@@ -12,6 +12,7 @@ from checkpoints import grants
 from checkpoints.admin import keys, people
 from checkpoints.admin.base import ReadOnlyAdmin
 from checkpoints.models import (
+    ApiToken,
     Archive,
     AuditEvent,
     AuditLink,
@@ -36,9 +37,17 @@ __all__ = ["keys", "people"]
 
 @admin.register(Grant)
 class GrantAdmin(ReadOnlyAdmin):
-    list_display = ["id", "workspace", "thread", "user", "created_at", "revoked_at"]
+    list_display = [
+        "id",
+        "workspace",
+        "thread",
+        "user",
+        "token",
+        "created_at",
+        "revoked_at",
+    ]
     list_filter = ["workspace", "created_at"]
-    list_select_related = ["workspace", "thread", "user"]
+    list_select_related = ["workspace", "thread", "user", "token"]
     search_fields = ["=id", "=thread__id", "user__username"]
     actions = ["revoke"]
 
@@ -62,6 +71,26 @@ class GrantAdmin(ReadOnlyAdmin):
             for workspace, ids in by_workspace.items()
         )
         self.message_user(request, f"Revoked: {ended}. Their runs wait for an owner.")
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
+    """Admins of a workspace make and revoke them, on their own page."""
+
+    list_display = [
+        "prefix",
+        "name",
+        "workspace",
+        "scopes",
+        "created_by",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+    ]
+    list_filter = ["workspace", ("revoked_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["workspace", "created_by"]
+    search_fields = ["=id", "prefix", "name"]
 
 
 @admin.register(Thread)

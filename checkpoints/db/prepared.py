@@ -43,11 +43,11 @@ class Prepared:
             db, self._sent(values), telling(db.connection, self._sql)
         )
 
-    def change(self, values: Mapping[str, object]) -> int:
-        """How many rows it wrote. Raises Django's database errors.
+    def row(self, values: Mapping[str, object]) -> tuple[str | None, ...] | None:
+        """The answer's only row, each column as text; None where it has none.
 
-        Once planned, one call of libpq: a cursor of psycopg's takes as long again as
-        the rest of a step does in this process.
+        Raises Django's database errors. Once planned, this is one call of libpq: a
+        cursor of psycopg's takes as long again as the rest of a step in this process.
         """
         db = _ready()
         connection: Any = db.connection
@@ -58,16 +58,19 @@ class Prepared:
         if told or not name or db.queries_logged or not _at_once(connection):
             cursor = self._by_cursor(db, sent, told)
             self._remember(connection, kinds)
-            return cursor.rowcount
+            return cursor.fetchone()
         with db.wrap_database_errors:
             result = connection.pgconn.exec_prepared(
                 name,
                 [value.encode() if type(value) is str else value for value in sent],
                 [_BINARY if kind is bytes else _TEXT for kind in kinds],
             )
-            if result.status != pq.ExecStatus.COMMAND_OK:
+            if result.status != pq.ExecStatus.TUPLES_OK:
                 raise error_from_result(result, encoding="utf-8")
-        return int(result.command_tuples or 0)
+        if not result.ntuples:
+            return None
+        columns = (result.get_value(0, at) for at in range(result.nfields))
+        return tuple(found and found.decode() for found in columns)
 
     def _name(self, connection: Any, kinds: tuple[type, ...]) -> bytes | None:
         """What psycopg calls the plan in this connection; None where there is none.

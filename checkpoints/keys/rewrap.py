@@ -100,7 +100,8 @@ def rewrap_data_keys(
     rows = (
         DataKey.objects.unscoped(Reason.KEYS)
         .filter(workspace_id=key.workspace_id, destroyed_at=None)
-        .exclude(workspace_key=key)
+        # What somebody else's rotation put under a newer key stays there.
+        .filter(workspace_key__version__lt=key.version)
         .select_related("workspace_key")
     )
     tally = Tally(due=rows.count())

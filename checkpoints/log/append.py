@@ -8,10 +8,10 @@ the log; the ORM would take four statements for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -34,7 +34,16 @@ from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Thread
 from checkpoints.pure import chain, envelope, refs
 from checkpoints.pure.ops import Op
 
-__all__ = ["NewStep", "StepMeta", "Writer", "commit", "committed", "writer"]
+__all__ = [
+    "Beside",
+    "NewStep",
+    "Statement",
+    "StepMeta",
+    "Writer",
+    "commit",
+    "committed",
+    "writer",
+]
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Writer:
     # What the last commit stored: the step's operations, with references for what is
     # kept as blobs. Folding these, not those that were given, makes the state.
     stored: Sequence[Op] = field(default=(), repr=False)
+    told: tuple[str | None, ...] = ()  # what its statement told: see `Statement`
 
 
 def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
@@ -74,22 +84,56 @@ def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
     )
 
 
-def commit(writer: Writer, step: NewStep) -> Writer:
+class Statement:
+    """The one that appends a step; it may write and tell more in the same round trip.
+
+    `beside` are further parts of its WITH, each with a comma before it. They have to
+    write only where `moved` has its row: else another holder has the branch. `tells` are
+    columns of text for `Writer.told`. Values are named, as in `Prepared`; the names of
+    the step's own are in `_write`.
+    """
+
+    def __init__(self, beside: str = "", tells: Sequence[str] = ("'stored'",)) -> None:
+        self._prepared = Prepared(
+            f"{_COMMIT}{beside} SELECT {', '.join(tells)} FROM moved"  # noqa: S608  # as _COMMIT
+        )
+
+    def execute(self, values: Mapping[str, object]) -> tuple[str | None, ...] | None:
+        """None: the branch has another holder, or another head. Nothing was written."""
+        return self._prepared.row(values)
+
+
+class Beside(NamedTuple):
+    """A statement that does more than to append, and the values that it needs for it."""
+
+    statement: Statement
+    values: Mapping[str, object]
+
+
+def commit(
+    writer: Writer,
+    step: NewStep,
+    *,
+    beside: Callable[[Sequence[Op]], Beside] | None = None,
+) -> Writer:
     """Append the step, renew the lease, and return the writer for the next one.
 
     Once this returns outside a transaction, the step is on disk. Inside one, the other
-    rows of the step commit with it. Raises Fenced when another holder took the branch
-    or its head moved: stop, and cause no further effect. Raises NotStorable, Shredded,
-    and StoreUnavailable when a large value cannot be put away: nothing was written.
+    rows of the step commit with it. `beside` is given the operations as they are stored,
+    and says what is written with them in the same statement.
+
+    Raises Fenced when another holder took the branch or its head moved: stop, and cause
+    no further effect. Raises NotStorable, Shredded, and StoreUnavailable when a large
+    value cannot be put away: nothing was written.
     """
     plain = _plain(step)
     if plain is not None and not refs.may_hold_large(plain, settings.BLOB_BYTES):
-        return _write(writer, step, plain)
+        return _write(writer, step, plain, beside)
     thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
     with transaction.atomic():  # blobs' rows go with the step, or not at all
         ops, put_away = blobs.offload(thread, step.ops)
         step = replace(step, ops=ops, blobs=put_away)
-        return _write(writer, step, step.plain())
+        return _write(writer, step, step.plain(), beside)
 
 
 def _plain(step: NewStep) -> bytes | None:
@@ -100,7 +144,12 @@ def _plain(step: NewStep) -> bytes | None:
         return None
 
 
-def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
+def _write(
+    writer: Writer,
+    step: NewStep,
+    plain: bytes,
+    beside: Callable[[Sequence[Op]], Beside] | None,
+) -> Writer:
     keys = hierarchy.thread_keys(writer.thread_id)
     number = writer.step + 1
     schema_version = step.schema_version or writer.schema_version
@@ -130,7 +179,12 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
         "record": record,
         **vars(step.meta),
     }
-    if _COMMIT.change(values) != 1:
+    statement = _ALONE
+    if beside is not None:
+        statement, more = beside(step.ops)
+        values.update(more)
+    told = statement.execute(values)
+    if told is None:
         raise Fenced(
             f"Branch {short(writer.branch_id)} has another holder, or a head other"
             f" than step {writer.step}: step {number} was not stored."
@@ -142,6 +196,7 @@ def _write(writer: Writer, step: NewStep, plain: bytes) -> Writer:
         mac=mac,
         schema_version=schema_version,
         stored=step.ops,
+        told=told,
     )
 
 
@@ -181,7 +236,7 @@ def _schema_version(head: UUID | None) -> int:
 _GIVEN = ("id", "kind", "schema_version", "data_key", "state_mac", *META_COLUMNS)
 
 # Tables and columns are named by the models; every value is a parameter.
-_COMMIT = Prepared(f"""
+_COMMIT = f"""
 WITH moved AS (
     UPDATE {Branch._meta.db_table}
     SET head_id = %(id)s,
@@ -201,9 +256,11 @@ WITH moved AS (
     SELECT workspace_id, thread_id, id, %(head)s::uuid, %(step)s,
            {", ".join(f"%({name})s" for name in _GIVEN)}
     FROM moved
+), sealed AS (
+    INSERT INTO {CheckpointDelta._meta.db_table}
+        (checkpoint_id, workspace_id, thread_id, branch_id, step, record)
+    SELECT %(id)s, workspace_id, thread_id, id, %(step)s, %(record)s
+    FROM moved
 )
-INSERT INTO {CheckpointDelta._meta.db_table}
-    (checkpoint_id, workspace_id, thread_id, branch_id, step, record)
-SELECT %(id)s, workspace_id, thread_id, id, %(step)s, %(record)s
-FROM moved
-""")  # noqa: S608  # our own names; values are parameters
+"""  # noqa: S608  # our own names; values are parameters
+_ALONE = Statement()

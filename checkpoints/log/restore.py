@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
@@ -41,6 +41,7 @@ from checkpoints.models import (
     Workspace,
     WorkspaceKey,
 )
+from checkpoints.pure.archived import Reader
 from checkpoints.stores.mark import require_same
 
 
@@ -61,15 +62,17 @@ def restore(
     what is here; Shredded, UnknownKey, MissingObject, StoreUnavailable, and DecryptionError
     or BrokenChain for content that does not open. Then nothing was changed.
     """
-    thread_id, workspace_id = _identity(source)
+    lines = _read_through(source)
+    thread_id, workspace_id = _identity(lines)
     thread = Thread.objects.unscoped(Reason.ARCHIVE).filter(pk=thread_id).first()
     is_new = thread is None
     if thread is not None:
         _require_restorable(thread, workspace_id)
         if thread.pruned_at is None:
             return Restored(thread_id, 0, is_new=False, was_here=True)
+        lines.require_signed(hierarchy.thread_keys(thread_id).mac)
     else:
-        thread = _bring_skeleton(source, thread_id, workspace_id)
+        thread = _bring_skeleton(source, lines, thread_id, workspace_id)
         failpoint("restore: skeleton")
     pass_ = gate.admit(
         SystemPrincipal(TASK, workspace_id), purpose="restore", threads=[thread]
@@ -80,13 +83,18 @@ def restore(
     return Restored(thread_id, steps or 0, is_new=is_new, was_here=steps is None)
 
 
-def _identity(source: Source) -> tuple[UUID, UUID]:
-    """Thread and workspace of an archive whose lines are complete and undamaged."""
+def _read_through(source: Source) -> Reader:
+    """An archive whose lines are complete and undamaged; who wrote them is not said."""
     reader = source.read()
     for _ in reader:
         pass
+    return reader
+
+
+def _identity(lines: Reader) -> tuple[UUID, UUID]:
+    """Thread and workspace."""
     try:
-        return UUID(reader.manifest["thread_id"]), UUID(reader.manifest["workspace"])
+        return UUID(lines.manifest["thread_id"]), UUID(lines.manifest["workspace"])
     except (KeyError, ValueError, TypeError, AttributeError):
         raise BadArchive("The archive's first line names no thread.") from None
 
@@ -102,13 +110,19 @@ def _require_restorable(thread: Thread, workspace_id: UUID) -> None:
         content.explain(thread.pk)
 
 
-def _bring_skeleton(source: Source, thread_id: UUID, workspace_id: UUID) -> Thread:
-    """Workspace, keys, and every row of the thread but its content: as if it was pruned."""
+def _bring_skeleton(
+    source: Source, lines: Reader, thread_id: UUID, workspace_id: UUID
+) -> Thread:
+    """Workspace, keys, and every row of the thread but its content: as if it was pruned.
+
+    `lines` were read, and are believed once the keys are here.
+    """
     try:
         with transaction.atomic():
             insert = Inserter()
-            _bring_keys(source, insert)
+            _bring_keys(source, insert, thread_id, workspace_id)
             mac_key = hierarchy.thread_keys(thread_id).mac
+            lines.require_signed(mac_key)
             reader = source.read()
             for model, values, _ in load(reader):
                 if model is Thread:
@@ -123,7 +137,7 @@ def _bring_skeleton(source: Source, thread_id: UUID, workspace_id: UUID) -> Thre
                 approvals_made=Greatest(F("approvals_made"), made)
             )
             failpoint("restore: before skeleton")
-    except IntegrityError as error:
+    except (IntegrityError, DataError) as error:
         hierarchy.forget()
         raise BadArchive(
             f"Thread {short(thread_id)} does not fit what is here: {_constraint(error)}."
@@ -134,20 +148,43 @@ def _bring_skeleton(source: Source, thread_id: UUID, workspace_id: UUID) -> Thre
     return Thread.objects.unscoped(Reason.ARCHIVE).get(pk=thread_id)
 
 
-def _bring_keys(source: Source, insert: Inserter) -> None:
-    """The wrapped keys. That they are the right ones shows when they are unwrapped."""
+def _bring_keys(
+    source: Source, insert: Inserter, thread_id: UUID, workspace_id: UUID
+) -> None:
+    """The wrapped keys that are not here yet. No MAC covers their file.
+
+    So each has to be of this thread or its workspace, and to unwrap, or it would stand in
+    the way of what others seal. Raises DecryptionError, UnknownKey and KeysUnavailable.
+    """
+    came: list[DataKey | WorkspaceKey] = []
     try:
         document = json.loads(source.keys())
         if document["format"] != KEYS_FORMAT or document["version"] != 1:
             raise BadArchive(
-                f"The keys of {source.name} have version {document.get('version')};"
-                " this release reads version 1."
+                f"The keys of {source.name} are not of version 1, which this release"
+                " reads. Use the release that wrote them, or a newer one."
             )
         for model in (WorkspaceKey, DataKey):
             for row in document[model._meta.label_lower]:
-                insert.add(model, rows.from_json(model, row))
-    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+                values = rows.from_json(model, row)
+                if values["workspace_id"] != workspace_id or (
+                    values.get("thread_id") not in (None, thread_id)
+                ):
+                    raise BadArchive(
+                        f"The keys of {source.name} are not of the archive's thread and"
+                        " workspace alone: somebody changed them."
+                    )
+                if not rows.everything(model).filter(pk=values["id"]).exists():
+                    came.append(model(**values))
+                insert.add(model, values)
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
+        ValidationError,
+    ):
         raise BadArchive(f"The keys of {source.name} are malformed.") from None
+    for key in came:
+        if isinstance(key, WorkspaceKey) or key.destroyed_at is None:
+            hierarchy.unwrapped(key)
 
 
 def _bring_content(
@@ -163,7 +200,7 @@ def _bring_content(
         _require_restorable(held, held.workspace_id)
         if held.pruned_at is None:
             return None
-        steps = _insert_content(source)
+        steps = _insert_content(source, hierarchy.thread_keys(held.pk).mac)
         failpoint("restore: inserted")
         for branch in Branch.objects.unscoped(Reason.ARCHIVE).filter(thread=held):
             hydrate.read(pass_, branch)  # the steps' rows here, against the operations
@@ -178,10 +215,11 @@ def _bring_content(
     return steps
 
 
-def _insert_content(source: Source) -> int:
+def _insert_content(source: Source, mac_key: bytes) -> int:
     insert, steps = Inserter(), 0
     store = stores.configured()
-    for model, values, carried in load(source.read()):
+    lines = source.read()
+    for model, values, carried in load(lines):
         if model is Blob:
             require_same(store)
             name = stores.new_name("blob")
@@ -195,10 +233,12 @@ def _insert_content(source: Source) -> int:
             )
         steps += model is Checkpoint
     insert.flush()
+    # It was verified, but read anew since: from where somebody else may write.
+    lines.require_signed(mac_key)
     return steps
 
 
-def _constraint(error: IntegrityError) -> str:
+def _constraint(error: DatabaseError) -> str:
     """Which rule it broke; never the message, which quotes values."""
     name = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
     return f"the database refused a row ({name or type(error.__cause__).__name__})"

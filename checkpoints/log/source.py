@@ -7,9 +7,11 @@ object of their own: when that is gone, copies of the archive are noise.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -132,21 +134,31 @@ def delete(kind: str, name: str) -> None:
 
 
 def export(kind: str, name: str, path: Path) -> None:
-    """The archive as one file, with its keys beside it. Raises FileExistsError.
+    """The archive as one file, with its keys beside it. Raises FileExistsError, OSError.
 
-    The file has its name only once it is whole.
+    Each has its name only once it is whole, and is its owner's alone. What was cut short
+    can be done again: keys that are there already may stay if they are the same.
     """
     archived = stored(kind, name)
-    wrapped = archived.keys()
-    part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
-        for packed in archived.packed():
-            file.write(packed.read())
-        os.fsync(file.fileno())
-    with keys_path(path).open("xb") as file:
-        file.write(wrapped)
-    os.link(part, path)  # refuses a name that is taken
-    part.unlink()
+    wrapped, beside = archived.keys(), keys_path(path)
+    if path.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    if not (beside.is_file() and beside.read_bytes() == wrapped):
+        _publish(beside, [wrapped])
+    _publish(path, (packed.read() for packed in archived.packed()))
+
+
+def _publish(path: Path, contents: Iterable[bytes]) -> None:
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(file, "wb") as opened:
+            opened.writelines(contents)
+            opened.flush()
+            os.fsync(file)
+        os.link(part, path)  # refuses a name that is taken
+    finally:
+        part.unlink()
 
 
 def part_name(name: str, number: int) -> str:

@@ -13,9 +13,14 @@ from django.db import IntegrityError, transaction
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, SystemPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import BeingArchived, CheckpointsError, NotPermitted
+from checkpoints.errors import (
+    BadArchive,
+    BeingArchived,
+    CheckpointsError,
+    NotPermitted,
+)
 from checkpoints.log import archive as archives
-from checkpoints.log import expire, retention, source
+from checkpoints.log import archive_care, expire, retention, source
 from checkpoints.log.expire import Work
 from checkpoints.log.restore import restore
 from checkpoints.models import Archive, Membership, RetentionTask, Thread
@@ -94,6 +99,9 @@ def _do(task: RetentionTask, work: Work) -> str:
     """What was done. Raises NotPermitted, and what doing it raises."""
     by = _principal(task)
     require_may_ask(by, task.what)
+    if task.thread is not None and task.thread.workspace_id != task.workspace_id:
+        # Row security looks at the task's workspace, not at the thread's.
+        raise NotPermitted("This thread is not in the workspace of who asked.")
     match task.what, task.thread:
         case _What.SWEEP, _:
             swept = retention.sweep(work, limit=SWEEP, workspace_id=task.workspace_id)
@@ -105,6 +113,8 @@ def _do(task: RetentionTask, work: Work) -> str:
             archived = kept.order_by("-pruned_at").first()
             if archived is None:
                 raise NotPermitted("There is no archive of this thread.")
+            if not archive_care.is_undamaged(archived):
+                raise BadArchive("Its archive is not what was written, or is missing.")
             stored = source.stored(archived.store, archived.object_name)
             found = restore(stored, by=by)
             return f"Restored {found.steps} steps."

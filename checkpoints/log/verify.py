@@ -2,7 +2,8 @@
 
 Per thread: its keys unwrap and are its own; every step of every branch follows from the
 one before it, up to the head, and each fork from the step that it names; every sealed
-column opens; every blob is in its store, and the archive of what went (`verify_objects`).
+column opens; every blob is in its store, and the archive of what went (`verify_objects`);
+the deletion journal says which keys were destroyed.
 What is named is the first bad row of a thread; the next thread is looked at all the same.
 Nothing that was opened leaves here.
 
@@ -20,7 +21,7 @@ from uuid import UUID
 
 from django.apps import apps
 from django.db import transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped
@@ -167,6 +168,8 @@ def _look(
 def _thread(opened: Pass, thread: Thread, tally: Tally) -> None:
     tally.threads = 1
     secrets = _thread_keys(thread, tally)
+    journal = Deletion.objects.filter(thread=thread)
+    _in_the_journal(thread, secrets, journal.filter(what=Deletion.What.SHREDDED))
     if secrets is None:
         tally.shredded = 1
         for model, columns in _sealed(of_thread=True, outliving=True):
@@ -174,7 +177,7 @@ def _thread(opened: Pass, thread: Thread, tally: Tally) -> None:
         return
     if thread.pruned_at is None:
         check_blobs(opened, thread, links.check(thread, secrets, tally), tally)
-    elif Deletion.objects.filter(thread=thread).exists():
+    elif journal.exists():
         tally.pruned = 1
         check_archive(opened, thread, tally)
     else:
@@ -187,6 +190,23 @@ def _thread(opened: Pass, thread: Thread, tally: Tally) -> None:
     for model, columns in _sealed(of_thread=True):
         where = "pk" if model is Thread else "thread_id"
         _columns(opened, model, columns, {where: thread.pk}, tally)
+
+
+def _in_the_journal(
+    thread: Thread, secrets: Secrets | None, shredded: QuerySet[Deletion]
+) -> None:
+    """Keys are destroyed together with a row of the journal, and never come back."""
+    if (secrets is None) == shredded.exists():
+        return
+    key = DataKey.objects.filter(thread=thread).earliest("created_at")
+    raise Bad(
+        DataKey,
+        key.pk,
+        "It was destroyed, and the deletion journal does not say by whom."
+        if secrets is None
+        else "By the deletion journal it was destroyed; it is here. If a backup was"
+        " restored, destroy the thread's keys again.",
+    )
 
 
 def _workspace(opened: Pass, workspace: Workspace, tally: Tally) -> None:

@@ -37,6 +37,9 @@ from checkpoints.models.fields import SealedField
 from checkpoints.pure import chain, envelope, segment
 from checkpoints.pure.archived import CHUNK, Row
 
+# Of the pieces of one row's values: a sealed record of 256 MB as Base64, and some more.
+MAX_CHARACTERS = 400_000_000
+
 Found = tuple[type[Model], Row, dict[str, bytes]]
 
 
@@ -46,19 +49,29 @@ def load(lines: Iterable[tuple[str, Row]]) -> Iterator[Found]:
     Raises BadArchive for rows that this release does not know.
     """
     pieces: list[str] = []
+    held = 0
     for table, row in lines:
         if table == CHUNK:
             pieces.append(str(row.get("text")))
+            held += len(pieces[-1])
+            if held > MAX_CHARACTERS:
+                raise BadArchive(
+                    f"The archive has a row of more than {MAX_CHARACTERS:,} characters."
+                )
             continue
         for column, value in row.items():
             if isinstance(value, dict) and value.keys() == {"chunks"}:
-                row[column] = "".join(pieces[: value["chunks"]])
-                del pieces[: value["chunks"]]
+                number = value["chunks"]
+                if type(number) is not int or not 0 < number <= len(pieces):
+                    raise BadArchive(f"A row of {table[:80]} lacks a part of its text.")
+                row[column] = "".join(pieces[:number])
+                del pieces[:number]
+        pieces, held = [], 0
         model = rows.model_named(table)
         if model is None:
             raise BadArchive(
-                f"The archive has rows of {table}, which this release does not know. Use"
-                " the release that wrote it, or a newer one."
+                f"The archive has rows of {table[:80]}, which this release does not"
+                " know. Use the release that wrote it, or a newer one."
             )
         try:
             values = rows.from_json(model, row)

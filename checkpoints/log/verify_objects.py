@@ -14,10 +14,16 @@ from uuid import UUID
 from django.db.models import Model
 
 from checkpoints import blobs
-from checkpoints.errors import CheckpointsError, MissingObject, StoreUnavailable
+from checkpoints.errors import (
+    BadArchive,
+    CheckpointsError,
+    MissingObject,
+    StoreUnavailable,
+)
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.log import source, verify_archive
+from checkpoints.log.archive_care import is_undamaged
 from checkpoints.log.links import Bad
 from checkpoints.models import Archive, Blob, Thread
 
@@ -53,10 +59,13 @@ def check_archive(opened: Pass, thread: Thread, seen: Objects) -> None:
 
     Raises Bad, and KeysUnavailable.
     """
-    for archive in Archive.objects.filter(
-        thread=thread, status=Archive.Status.PRUNED
-    ).order_by("-pruned_at")[:1]:
-        seen.archives += _reached(archive, partial(_archive, opened, archive), seen)
+    kept = Archive.objects.filter(thread=thread, status=Archive.Status.PRUNED)
+    archive = kept.order_by("-pruned_at").first()
+    if archive is None:
+        raise Bad(
+            Thread, thread.pk, "Its content went to an archive that is not known here."
+        )
+    seen.archives += _reached(archive, partial(_archive, opened, archive), seen)
 
 
 def _archive(opened: Pass, archive: Archive) -> None:
@@ -69,6 +78,8 @@ def _archive(opened: Pass, archive: Archive) -> None:
             f"{missing} It holds the wrapped keys, without which no other database can"
             " restore it: `manage.py archive keys` writes them anew."
         ) from None
+    if not is_undamaged(archive):
+        raise BadArchive("It is another archive than the one that was verified.")
 
 
 def _reached(row: Blob | Archive, look: Callable[[], object], seen: Objects) -> bool:

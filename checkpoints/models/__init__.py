@@ -12,9 +12,11 @@ from checkpoints.models.retention import (
     RetentionTask,
 )
 from checkpoints.models.threads import Branch, Thread, ThreadInput
+from checkpoints.models.tokens import ApiToken
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
 
 __all__ = [
+    "ApiToken",
     "Archive",
     "AuditEvent",
     "AuditLink",

@@ -29,7 +29,7 @@ class AuditEvent(models.Model):
     actor = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
     )
-    via = models.CharField(max_length=20, help_text="web, worker, command, admin")
+    via = models.CharField(max_length=20, help_text="web, api, worker, command, admin")
     session = models.CharField(max_length=64, blank=True)
     address = models.GenericIPAddressField(null=True, blank=True)
     action = models.CharField(max_length=40)

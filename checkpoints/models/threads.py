@@ -9,6 +9,7 @@ from django.db import models, transaction
 from django.db.models import F, Max, Q
 
 from checkpoints.access import (
+    Actor,
     RunPrincipal,
     ScopedQuerySet,
     ThreadScopedQuerySet,
@@ -21,13 +22,14 @@ from checkpoints.models.workspaces import Group, Workspace
 
 
 class ThreadQuerySet(ScopedQuerySet["Thread"]):
-    def for_user(self, principal: UserPrincipal) -> Self:
+    def for_user(self, principal: Actor) -> Self:
         """Threads open to the workspace, the principal's own, and its groups'."""
-        visible = (
-            Q(visibility=Thread.Visibility.WORKSPACE)
-            | Q(owner_id=principal.user_id)
-            | Q(visibility=Thread.Visibility.GROUP, group_id__in=principal.groups)
-        )
+        visible = Q(visibility=Thread.Visibility.WORKSPACE)
+        if isinstance(principal, UserPrincipal):  # a program has no own
+            visible |= Q(owner_id=principal.user_id)
+            visible |= Q(
+                visibility=Thread.Visibility.GROUP, group_id__in=principal.groups
+            )
         return super().for_user(principal).filter(visible)
 
     def for_run(self, principal: RunPrincipal) -> Self:
@@ -267,6 +269,13 @@ class ThreadInput(models.Model):
     content = SealedField(null=True, help_text="Null once the thread's content went.")
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    token = models.ForeignKey(
+        "checkpoints.ApiToken",
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        help_text="Of the program that said it, where no person did.",
     )
     request_key = models.UUIDField(null=True, editable=False)
     checkpoint = models.ForeignKey(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from checkpoints.access import Role, ScopedManager
 from checkpoints.clock import ClockTimestamp
@@ -78,7 +79,8 @@ class Grant(models.Model):
     """Lets a run open one thread for a person, for as long as that person may.
 
     Made by the session that started or approved the run. Each use re-checks that it
-    is not revoked, the person active and still a member.
+    is not revoked, the person active and still a member. A run that a program started
+    acts for the program's token, for as long as that is live.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -86,12 +88,26 @@ class Grant(models.Model):
     thread = models.ForeignKey(
         "checkpoints.Thread", models.PROTECT, related_name="grants"
     )
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="+")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
+    )
+    token = models.ForeignKey(
+        "checkpoints.ApiToken", models.PROTECT, null=True, related_name="+"
+    )
     session = models.CharField(max_length=64, blank=True, help_text="Keyed hash.")
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     objects = ScopedManager()
 
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, token__isnull=True)
+                | Q(user__isnull=True, token__isnull=False),
+                name="grant_for_a_person_or_a_token",
+            ),
+        ]
+
     def __str__(self) -> str:
-        return f"{self.user_id} for thread {self.thread_id}"
+        return f"{self.user_id or self.token_id} for thread {self.thread_id}"

@@ -75,8 +75,9 @@ class Reader:
             raise BadArchive("This is not an archive of Holdpoint.")
         if row.get("version") != VERSION:
             raise BadArchive(
-                f"The archive has format version {row.get('version')}; this release reads"
-                f" version {VERSION}. Use the release that wrote it, or a newer one."
+                f"The archive has format version {str(row.get('version'))[:9]}; this"
+                f" release reads version {VERSION}. Use the release that wrote it, or a"
+                " newer one."
             )
         self.manifest: Row = row
 
@@ -116,11 +117,15 @@ class Reader:
             found = orjson.loads(line)
             table, row, digest = found["table"], found["row"], found["digest"]
             self._digest = _chained(self._digest, table, row)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise BadArchive(
                 f"Line {number} is not a line of an archive of Holdpoint."
             ) from None
-        if not isinstance(row, dict) or digest != self._digest.hex():
+        if (
+            not isinstance(row, dict)
+            or not isinstance(table, str)
+            or digest != self._digest.hex()
+        ):
             raise BadArchive(f"Line {number} of the archive is not as it was written.")
         self.count = number
         return table, row

@@ -44,7 +44,7 @@ class Store(Protocol):
         """
 
     def read(self, name: str) -> bytes:
-        """Raises MissingObject."""
+        """Raises MissingObject, and BadObject (one of them) for what is none of ours."""
 
     def delete(self, name: str) -> bool:
         """False when there was none."""

@@ -6,15 +6,22 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from checkpoints.errors import MissingObject, StoreFull, StoreUnavailable
+from checkpoints.errors import (
+    BadObject,
+    MissingObject,
+    StoreFull,
+    StoreUnavailable,
+)
 from checkpoints.stores.names import PROBE, check_size, checked, is_name
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_FILE = {errno.ELOOP, errno.ENXIO}  # a link, a socket
 
 
 class _Taken(FileExistsError):
@@ -60,12 +67,13 @@ class LocalStore:
         path = self._path(name)
         with self._troubles():
             try:
-                check_size(path.stat().st_size)
-                return path.read_bytes()
+                return _read(path)
             except FileNotFoundError:
                 raise MissingObject(
                     f"The object {name} is not in {self.where}."
                 ) from None
+            except _NoFile:
+                raise BadObject(f"{name} in {self.where} is not a file.") from None
 
     def delete(self, name: str) -> bool:
         path = self._path(name)
@@ -127,6 +135,28 @@ class LocalStore:
                 f"{self.where} cannot be used ({error.strerror}). Check that it is"
                 " mounted and that this process may write there."
             ) from error
+
+
+class _NoFile(Exception):
+    """A folder, a link, a pipe or a device, where an object should be."""
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a plain file. Who may write here could have left what never ends."""
+    try:
+        # Not waiting for the other end of a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _NoFile if error.errno in _NO_FILE else error from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise _NoFile
+        check_size(found.st_size)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(found.st_size)
+    finally:
+        os.close(descriptor)
 
 
 def _write_durably(path: Path, data: bytes) -> None:

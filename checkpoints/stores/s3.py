@@ -38,14 +38,20 @@ class S3Store:
     def write(self, name: str, data: bytes) -> None:
         check_size(len(data))
         key = self._key(name)
-        with self._troubles(name) as client:
-            client.put_object(
-                Bucket=self._bucket,
-                Key=key,
-                Body=data,
-                ContentType="application/octet-stream",
-                IfNoneMatch="*",
-            )
+        try:
+            with self._troubles(name) as client:
+                client.put_object(
+                    Bucket=self._bucket,
+                    Key=key,
+                    Body=data,
+                    ContentType="application/octet-stream",
+                    IfNoneMatch="*",
+                )
+        except FileExistsError as taken:
+            # Where an answer was lost, boto3's next try meets what its first one wrote.
+            if not _was_tried_again(taken) or self.read(name) != data:
+                raise
+            return
         if self.read(name) != data:
             self.delete(name)
             raise StoreUnavailable(
@@ -120,6 +126,11 @@ class S3Store:
                 f"{self.where} does not answer ({type(error).__name__}). Check"
                 " BLOB_S3_ENDPOINT, the network and boto3's credentials."
             ) from error
+
+
+def _was_tried_again(error: FileExistsError) -> bool:
+    refused: Any = error.__cause__  # botocore's ClientError
+    return bool(refused.response.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 @lru_cache(maxsize=4)

@@ -11,11 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connection
 
 from checkpoints.access import Reason, unscoped
 from checkpoints.blobs import care, put
 from checkpoints.log import archive, source
+from checkpoints.log.source import keys_path as keys_of
 from checkpoints.models import (
     Archive,
     Blob,
@@ -32,6 +34,7 @@ from tests.checkpoints.archives import (
     empty_database,
     grow,
     looking_at,
+    manage,
     states,
 )
 from tests.conftest import as_owner
@@ -207,3 +210,55 @@ def test_an_archive_is_listed_and_exported(thread, command, tmp_path):
         Archive.objects.get().object_name
         in command("archive", "list", "--store").stdout
     )
+
+
+def test_an_export_is_its_owners_alone_and_can_be_begun_again(
+    thread, command, tmp_path
+):
+    command("archive", "thread", str(thread.pk))
+    kept = tmp_path / "kept.jsonl.zst"
+    theirs = tmp_path / "kept.jsonl.zst.part"
+    theirs.write_text("somebody's own")
+    export_it = ("archive", "export", str(thread.pk), str(kept))
+    command(*export_it)
+    assert [file.stat().st_mode & 0o077 for file in (kept, keys_of(kept))] == [0, 0]
+    assert theirs.read_text() == "somebody's own"
+    kept.unlink()  # as if it was cut short between the two
+    command(*export_it)
+    assert kept.exists()
+    for there in (kept, keys_of(kept)):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        other = tmp_path / "other" / there.name
+        other.write_text("x")
+        refused = manage(
+            *("archive", "export", str(thread.pk), str(tmp_path / "other" / kept.name)),
+            database=str(connection.settings_dict["NAME"]),
+            code=1,
+            BLOB_DIR=str(settings.BLOB_DIR),
+        )
+        assert f"{other} is there already." in refused.stderr
+        assert other.read_text() == "x"
+        other.unlink()
+
+
+def test_an_export_onto_a_full_disk_says_so_and_leaves_nothing(thread, tmp_path):
+    archived = archive.write(thread.pk)
+    folder = tmp_path / "full"
+    folder.mkdir()
+    done = subprocess.run(
+        [
+            *("prlimit", "--fsize=64", sys.executable, "manage.py"),
+            *("archive", "export", str(archived.pk), str(folder / "kept")),
+        ],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": database(str(connection.settings_dict["NAME"])),
+            "BLOB_DIR": str(settings.BLOB_DIR),
+        },
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    assert "cannot be written (File too large). Make room" in done.stderr
+    assert list(folder.iterdir()) == []

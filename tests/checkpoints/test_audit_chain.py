@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from checkpoints import audit, audit_chain
 from checkpoints.access import Reason
 from checkpoints.clock import now
+from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent, AuditLink, AuditPending
 from checkpoints.pure import audit_proof
 from checkpoints.pure.audit_proof import Head
@@ -160,6 +161,37 @@ def test_a_linker_does_not_wait_for_another(alice):
         go.set()
         holder.join()
     assert audit_chain.link_pending() == 1
+
+
+def test_a_row_slipped_in_among_what_waits_stops_no_linker(log, alice, other):
+    linked = EVENTS.get(pk=event_at(2))
+    audit.record(alice, "later")
+    audit.record(other, "elsewhere")
+    later, elsewhere = PENDING.order_by("position")
+    for event, workspace_id in (
+        (linked.pk, alice.workspace_id),  # it is linked already
+        (uuid7(), alice.workspace_id),  # there is no such event
+        (elsewhere.event_id, alice.workspace_id),  # it is another workspace's
+    ):
+        tamper(
+            "INSERT INTO checkpoints_auditpending (event_id, workspace_id, position)"
+            " VALUES (%s, %s, 1) ON CONFLICT (event_id)"
+            " DO UPDATE SET workspace_id = excluded.workspace_id",
+            event,
+            workspace_id,
+        )
+    audit_chain.link_pending()
+    assert not PENDING.exists()
+    assert LINKS.get(event=later.event_id).number == 7
+    assert audit_chain.verify_audit(alice.workspace_id).fault is None
+    # What was led astray is linked nowhere, and is named where it belongs.
+    tamper(
+        "UPDATE checkpoints_auditevent SET at = at - interval '2 minutes' WHERE id = %s",
+        elsewhere.event_id,
+    )
+    fault = audit_chain.verify_audit(other.workspace_id).fault
+    assert fault is not None
+    assert (fault.what, fault.event) == ("unlinked", str(elsewhere.event_id))
 
 
 def test_what_is_rolled_back_waits_for_nothing(alice):

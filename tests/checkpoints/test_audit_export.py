@@ -164,6 +164,51 @@ def test_no_cell_is_run_by_a_spreadsheet(export):
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        # Others that read the file would see the first, the hash is of the second.
+        ('"event":{', '"event":{"action":"approve"},"event":{'),
+        ('"via":', '"via":"web","via":'),
+        ('"number":', '"approved":"by all","number":'),
+        ('"detail":{', '"detail":{"step":7,'),
+    ],
+)
+def test_a_line_that_says_something_twice_is_refused(export, was, becomes):
+    lines = export("jsonl").read_text().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if '"step"' in line and was in line)
+    lines[at] = lines[at].replace(was, becomes, 1)
+    with pytest.raises(audit_proof.Unreadable, match=f"line {at + 1} is not a row"):
+        list(audit_proof.read_jsonl(lines))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("'=cmd|", "=cmd|"),  # it would be run
+        ("'@sum", "@sum"),
+        ("web,", "'web,"),
+        ("\r\n1,", "\r\n\u0660\u0661,"),
+        ("\r\n1,", "\r\n 1,"),
+    ],
+)
+def test_a_cell_that_is_not_as_it_was_written_is_refused(export, was, becomes):
+    text = export("csv").read_bytes().decode()
+    assert was in text
+    lines = io.StringIO(text.replace(was, becomes, 1), newline="")
+    with pytest.raises(audit_proof.Unreadable, match="is not a row"):
+        list(audit_proof.read_csv(lines))
+
+
+def test_an_export_that_is_very_deep_is_refused(verifier, tmp_path):
+    file = tmp_path / "audit.jsonl"
+    file.write_text("[" * 100_000 + "]" * 100_000)
+    code, said = run(verifier, file)
+    assert (code, "Traceback" in said) == (1, False)
+
+
+@pytest.mark.django_db
 def test_a_file_that_is_there_is_not_written_over(export):
     export("jsonl")
     with pytest.raises(CommandError, match="there already"):

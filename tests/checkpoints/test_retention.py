@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.db.models import Exists, OuterRef, Value
 
 from checkpoints import gate
 from checkpoints.access import Role
 from checkpoints.clock import now
+from checkpoints.db.session import DatabaseRole, acting_as, enter
 from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.log import archive, expire, retention, rules, source, tasks
 from checkpoints.log.expire import NO_WORK, Work
@@ -296,6 +298,45 @@ def test_who_may_not_any_more_is_refused(old, alice, admin, viewer):
         "Only an admin of the workspace does this.",
     )
     assert here(old)
+
+
+@pytest.mark.parametrize("what", ["shred", "archive", "restore"])
+def test_what_an_admin_asks_of_another_workspaces_thread_is_refused(old, other, what):
+    """Whoever runs SQL as the web role is held by row security to the task's workspace."""
+    with acting_as(DatabaseRole.WEB):
+        enter(other.workspace_id)
+        RetentionTask.objects.bulk_create(
+            [
+                RetentionTask(
+                    workspace_id=other.workspace_id,
+                    thread_id=old.pk,
+                    what=what,
+                    by_id=other.user_id,
+                )
+            ]
+        )
+    tasks.work_off(NO_WORK)
+    task = RetentionTask.objects.get()
+    assert task.outcome == "refused"
+    assert "not in the workspace" in task.answer
+    assert here(old)
+
+
+@pytest.mark.parametrize("bad", ["longer", "shorter", "gone"])
+def test_a_restore_that_is_asked_for_looks_at_the_archive_first(old, alice, bad):
+    """A worker would read a file that unpacks to very much, and do nothing else."""
+    tasks.ask("archive", by=alice, thread=old)
+    tasks.work_off(NO_WORK)
+    [file] = settings.BLOB_DIR.rglob("*.zst")
+    data = file.read_bytes()
+    file.unlink()
+    if bad != "gone":
+        file.write_bytes(data[:-1] if bad == "shorter" else data + data)
+    tasks.ask("restore", by=alice, thread=old)
+    tasks.work_off(NO_WORK)
+    task = RetentionTask.objects.get(what="restore")
+    assert task.outcome == "refused"
+    assert task.answer == "Its archive is not what was written, or is missing."
 
 
 def test_an_admin_runs_retention_now(old, admin):

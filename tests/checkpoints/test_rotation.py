@@ -380,6 +380,18 @@ def test_a_rotation_that_was_cut_short_goes_on_and_begins_no_other(
 
 
 @pytest.mark.django_db
+def test_of_two_rotations_the_newer_keeps_what_it_wrapped(make_thread, workspace):
+    make_thread()
+    slower = rotation._replace_workspace_key(workspace, clock.now(), "command", None)
+    faster = rotation._replace_workspace_key(workspace, clock.now(), "command", None)
+    # Three of a thread and workspace, two detail keys before this one's.
+    assert rewrap.rewrap_data_keys(faster).done == 6
+    assert rewrap.rewrap_data_keys(slower) == rewrap.Tally()
+    living = DataKey.objects.unscoped(Reason.TEST)
+    assert set(living.values_list("workspace_key", flat=True)) == {faster.pk}
+
+
+@pytest.mark.django_db
 def test_a_swapped_data_key_row_is_named_and_the_others_are_done(
     make_thread, workspace
 ):

@@ -6,7 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -148,6 +152,51 @@ def test_a_server_that_does_not_answer_is_said(use_s3, settings):
         settings.BLOB_S3_ENDPOINT = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(StoreUnavailable, match="does not answer"):
         stores.configured().read(stores.new_name("blob"))
+
+
+@pytest.fixture
+def loses_answers(s3_server) -> Iterator[str]:
+    """The address of an S3 server that does what it is asked, and fails to say so once."""
+    lost: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            behind = HTTPConnection(s3_server.removeprefix("http://"))
+            behind.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = behind.getresponse()
+            content, status = answer.read(), answer.status
+            behind.close()
+            if self.command == "PUT" and not lost:
+                lost.append(self.path)
+                status = 500
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_an_answer_that_was_lost_is_no_name_that_is_taken(
+    use_s3, settings, loses_answers
+):
+    settings.BLOB_S3_ENDPOINT = loses_answers
+    name = stores.new_name("blob")
+    stores.configured().write(name, b"first")
+    assert stores.configured().read(name) == b"first"
+    with pytest.raises(FileExistsError):
+        stores.configured().write(name, b"second")
+    assert stores.configured().read(name) == b"first"
 
 
 def test_an_odd_endpoint_is_said(use_s3, settings):

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from checkpoints import gate
 from checkpoints.access import Reason
-from checkpoints.keys import hierarchy
+from checkpoints.log import expire
 from checkpoints.log.threads import fork
 from checkpoints.log.verify import Tally, verify
 from checkpoints.models import (
@@ -24,6 +24,7 @@ from checkpoints.models import (
 from tests.checkpoints.verifying import (
     Change,
     must_name,
+    only,
     side_of,
     step_of,
     with_steps,
@@ -254,10 +255,36 @@ def test_an_unknown_key_encryption_key_is_named(branch):
 
 
 def test_a_shredded_thread_is_counted_and_not_bad(branch, untouched):
-    hierarchy.destroy_thread_keys(branch.thread_id)
+    expire.shred(branch.thread_id)
     tally = Tally()
     assert list(verify(tally=tally)) == []
     assert (tally.threads, tally.shredded) == (2, 1)
+
+
+def test_a_key_that_was_destroyed_past_the_journal_is_named(branch, untouched, alice):
+    """Or pages would say "shredded by" whoever a forger names."""
+    tamper(
+        "UPDATE checkpoints_datakey SET wrapped = NULL, destroyed_at = now(),"
+        " destroyed_by_id = %s WHERE thread_id = %s",
+        [alice.user_id, branch.thread_id],
+    )
+    found = only(list(verify()), branch.thread_id)
+    assert found.table == "checkpoints.datakey"
+    assert "the deletion journal does not say" in found.problem
+
+
+def test_a_key_that_came_back_from_a_backup_is_named(branch, untouched):
+    keys = DataKey.objects.unscoped(Reason.TEST).filter(thread=branch.thread)
+    kept = {key.pk: bytes(key.wrapped or b"") for key in keys}
+    expire.shred(branch.thread_id)
+    for pk, wrapped in kept.items():
+        tamper(
+            "UPDATE checkpoints_datakey SET wrapped = %s, destroyed_at = NULL"
+            " WHERE id = %s",
+            [wrapped, pk],
+        )
+    found = only(list(verify()), branch.thread_id)
+    assert "By the deletion journal it was destroyed" in found.problem
 
 
 def test_a_step_of_a_branch_of_another_thread_is_named(branch, untouched):

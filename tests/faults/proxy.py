@@ -10,6 +10,8 @@ from pathlib import Path
 
 from django.db import connection
 
+from checkpoints.pure.envelope import MAGIC
+
 PORT = "5432"
 
 
@@ -46,16 +48,27 @@ class _Pair:
         self, wire: Wire, client: socket.socket, server: socket.socket
     ) -> None:
         self._wire, self._client, self._server = wire, client, server
+        self._begun = False
         self._muted, self._answered = threading.Event(), threading.Event()
 
     def ask(self) -> None:
         with suppress(OSError):
             while sent := self._client.recv(65536):
-                if b"COMMIT\0" in sent and self._wire.cut():
+                if self._commits(sent) and self._wire.cut():
                     self._cut(sent)
                     break
                 self._server.sendall(sent)
         self._server.close()
+
+    def _commits(self, sent: bytes) -> bool:
+        """At the end of a transaction, and at a step that is one by itself."""
+        ends = b"COMMIT\0" in sent
+        alone = MAGIC in sent and not self._begun
+        if b"BEGIN" in sent:
+            self._begun = True
+        if ends or b"ROLLBACK\0" in sent:
+            self._begun = False
+        return ends or alone
 
     def answer(self) -> None:
         with suppress(OSError):

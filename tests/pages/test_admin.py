@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from agents.models import Decision, Price, Run, ToolCall, Worker
-from checkpoints import audit, gate
+from checkpoints import audit, gate, tokens
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
 from checkpoints.ids import uuid7
@@ -106,6 +106,7 @@ def add_to(trip: Any, person: Any) -> None:
     )
     group = Group.objects.create(workspace_id=person.workspace_id, name="Desk")
     group.members.add(member)
+    tokens.make(person.workspace_id, name="nightly", scopes=["read"], by=None)
     audit.record(person, "test", obj=trip.thread)
     keep(trip, person)
 

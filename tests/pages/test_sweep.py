@@ -234,6 +234,11 @@ ROUTES = {
     "agents:retention": Route(
         send=lambda things: {"do": "run"}, may_get=admin, may_post=admin
     ),
+    "agents:tokens": Route(
+        send=lambda things: {"name": "a program", "scopes": "read"},
+        may_get=admin,
+        may_post=admin,
+    ),
     "agents:thread_retention": Route(
         of_thread, send=lambda things: {"do": "pin"}, may_post=operator
     ),

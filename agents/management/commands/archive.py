@@ -130,9 +130,14 @@ class Command(BaseCommand):
             source.export(kind, name, options["file"])
         except FileExistsError as there:
             raise CommandError(
-                f"{there.filename or options['file']} is there already."
+                f"{there.filename2 or there.filename} is there already."
             ) from None
-        except (CheckpointsError, ValueError) as problem:
+        except OSError as problem:
+            raise CommandError(
+                f"{options['file']} cannot be written ({problem.strerror}). Make room, or"
+                " name another place, and run this again."
+            ) from None
+        except CheckpointsError as problem:
             raise CommandError(str(problem)) from None
         self.stdout.write(
             f"{options['file']} and {source.keys_path(options['file'])} are written."

@@ -18,12 +18,13 @@ LAST_POSITION = 2**63 - 1
 
 # The filter's choices; "" is any.
 OUTCOMES = ("ok", "refused", "broken")
-CHANNELS = ("web", "worker", "command", "admin")
+CHANNELS = ("web", "api", "worker", "command", "admin")
 OBJECTS = {
     "checkpoints.thread": "thread",
     "checkpoints.branch": "branch",
     "checkpoints.threadinput": "message",
     "checkpoints.grant": "grant",
+    "checkpoints.apitoken": "API token",
     "checkpoints.workspace": "workspace",
     "checkpoints.membership": "membership",
     "agents.run": "run",
@@ -62,6 +63,8 @@ ACTIONS = {
     "key_rotate": "lock",
     "key_destroy": "lock",
     "revoke": "lock",
+    "token_make": "lock",
+    "token_revoke": "lock",
     "verify_audit": "audit",
     "admin_add": "admin",
     "admin_change": "admin",

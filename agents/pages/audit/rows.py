@@ -21,7 +21,12 @@ SHOWN = 60  # characters of a value in the list; its details have all of it
 FEW = 3  # values of a list
 UUID_LIKE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 HASH_LIKE = re.compile(r"[0-9a-f]{64}")
-NOBODY = {"worker": "a worker", "command": "a command", "admin": "the admin"}
+NOBODY = {
+    "api": "a program",
+    "worker": "a worker",
+    "command": "a command",
+    "admin": "the admin",
+}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0016_branch_calls")]
+    dependencies = [("checkpoints", "0019_grants_of_tokens")]
 
     operations = [
         migrations.AddField(

@@ -1,0 +1,37 @@
+"""What a run has used, counted step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Self
+
+from agents.models import Run
+from agents.pure.engine import Step
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a run has used, up to its last committed step."""
+
+    tokens: int
+    cost: Decimal | None  # US dollars, of what has a known price; None: of nothing
+    unpriced: int  # model calls whose price is not known
+    worked: timedelta
+
+    @classmethod
+    def by(cls, run: Run) -> Self:
+        return cls(run.tokens, run.cost, run.unpriced, run.worked)
+
+    def and_(self, step: Step, worked: timedelta) -> Used:
+        meta = step.meta
+        cost = self.cost
+        if meta.cost is not None:
+            cost = (cost or Decimal(0)) + meta.cost
+        return Used(
+            tokens=self.tokens + (meta.tokens_in or 0) + (meta.tokens_out or 0),
+            cost=cost,
+            unpriced=self.unpriced + (step.kind == "model" and meta.cost is None),
+            worked=self.worked + worked,
+        )

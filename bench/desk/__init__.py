@@ -1,0 +1,1 @@
+"""The agent that `./dev bench runs` runs. Installed by the benchmark alone."""

@@ -1,0 +1,261 @@
+"""The runner beside a plain insert, and beside DBOS.
+
+Runs are real: claimed, hydrated, sealed step by step, let go; by `manage.py worker` in
+processes of its own where more than one step counts. Only the model answers at once.
+docs/benchmarks.md says how each figure is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import time
+from functools import partial
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from django.contrib.auth.models import User
+
+from agents.approvals import decide
+from agents.models import Approval, Run
+from agents.runs import runner, start
+from bench import _dbos, _floor, _text, _waiting
+from bench._figures import rounded
+from bench._server import as_worker, owner, say
+from bench._workers import POLL, children, head, until, workers
+from checkpoints.access import Reason, Role, UserPrincipal, unscoped
+from checkpoints.keys.hierarchy import create_workspace_keys
+from checkpoints.models import Checkpoint, Membership, Workspace
+
+AIMS: dict[str, tuple[str, float | None]] = {
+    "raw_commit_ms": ("plain insert of 1 KB, committed, ms", None),
+    "step_ms": ("step of a run, ms", None),
+    "step_ratio": ("step of a run by insert, medians", 3.0),
+    "step_p99_ms": ("step of a run, 99th percentile, ms", None),
+    "approve_to_durable_ms.p50": ("approve → next checkpoint, ms", 15.0),
+    "approve_to_durable_ms.p95": ("… 95th percentile", None),
+    "approve_to_durable_ms.p99": ("… 99th percentile", 50.0),
+    "pickup_ms.p50": ("enqueue → start, ms", 6.0),
+    "pickup_ms.p99": ("… 99th percentile", None),
+    "kill_to_resume_ms.p50": ("SIGKILL → next checkpoint, ms", None),
+    "kill_to_resume_ms.p99": ("… 99th percentile", 500.0),
+    "steps_per_s.1": ("steps a second, one worker", None),
+    "steps_per_s.2": ("steps a second, two workers", None),
+    "waiting_10000.redis_bytes": ("10,000 waiting runs: bytes in Redis", 0.0),
+    "waiting_10000.processes": ("… processes", 0.0),
+    "waiting_10000.rss_delta_mb": ("… memory of a worker, MB", None),
+    "dbos.step_ms": ("DBOS: a step, ms", None),
+    "dbos.pickup_p50_ms": ("DBOS: enqueue → start, ms", None),
+    "dbos.recv_p50_ms": ("DBOS: send → received, ms", None),
+}
+
+
+def run(*, as_json: bool, quick: bool) -> None:
+    with owner() as admin:
+        if Workspace.objects.exists():
+            raise SystemExit(
+                "The database has workspaces; this needs an empty one, which ./dev bench"
+                " makes where DATABASE_URL is not set."
+            )
+        admin.execute(_floor.TABLE)
+        by = _person()
+        with as_worker(), unscoped(Reason.WORKER):
+            say("steps …")
+            figures = _steps(admin, by, rounds=100 if quick else 500)
+            say("approvals, and runs that begin …")
+            figures |= _latencies(admin, by, times=40 if quick else 200)
+            say("workers that are killed …")
+            figures["kill_to_resume_ms"] = _kills(admin, by, times=10 if quick else 60)
+            say("steps a second …")
+            figures["steps_per_s"] = {
+                str(pool): _throughput(by, pool, rounds=50 if quick else 200)
+                for pool in (1, 2)
+            }
+            say("10,000 runs that wait …")
+            figures["waiting_10000"] = _waiting.measure(
+                admin, _waiting_run(by), runs=1000 if quick else 10_000
+            )
+        figures["dbos"] = None
+        if not quick:
+            say("DBOS …")
+            figures["dbos"] = _dbos.run()
+    print(json.dumps(rounded(figures)) if as_json else _table(figures))
+
+
+def _person() -> UserPrincipal:
+    workspace = Workspace.objects.create(slug="bench", name="Bench")
+    create_workspace_keys(workspace)
+    user = User.objects.create_user("bench")
+    Membership.objects.create(
+        workspace=workspace, user=user, role=Role.OPERATOR, can_approve=True
+    )
+    return UserPrincipal(
+        user_id=user.pk,
+        workspace_id=workspace.pk,
+        role=Role.OPERATOR,
+        can_approve=True,
+        name="Bench",
+    )
+
+
+def _begin(by: UserPrincipal, message: str) -> Run:
+    return start.start_run(agent="bench", message=message, by=by, request_key=uuid4())
+
+
+def _waiting_run(by: UserPrincipal) -> Run:
+    run = _begin(by, "pay 1")
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert run.status == Run.Status.WAITING
+    return run
+
+
+def _steps(
+    admin: psycopg.Connection[Any], by: UserPrincipal, *, rounds: int
+) -> dict[str, Any]:
+    """Steps of one run after the other, in turns with as many inserts of 1 KB."""
+    insert, texts = _floor.inserts(admin), _text.messages()
+    floor: list[float] = []
+    taken: list[float] = []
+    for turn in range(6):
+        run = _begin(by, f"note {rounds // 5}")
+        runner.work(run.pk)
+        if turn:  # the first one warms up
+            at = Checkpoint.objects.filter(branch=run.branch_id).order_by("step")
+            times = list(at.values_list("created_at", flat=True))[
+                1:
+            ]  # 0: not the runner's
+            taken += [
+                (after - before).total_seconds() for before, after in pairwise(times)
+            ]
+            for _ in range(2 * rounds // 5):
+                text = next(texts)
+                began = time.perf_counter()
+                insert(text)
+                floor.append(time.perf_counter() - began)
+    step, raw = statistics.median(taken), statistics.median(floor)
+    return {
+        "raw_commit_ms": raw * 1000,
+        "step_ms": step * 1000,
+        "step_ratio": step / raw,
+        "step_p99_ms": _percentile(taken, 99) * 1000,
+    }
+
+
+def _latencies(
+    admin: psycopg.Connection[Any], by: UserPrincipal, *, times: int
+) -> dict[str, Any]:
+    waiting = [_waiting_run(by) for _ in range(times)]
+    with workers(1):
+        durable = [_approved(admin, run, by) for run in waiting]
+        begun = [_begin_and_finish(admin, by) for _ in range(times)]
+    picked = Run.objects.filter(pk__in=begun).values_list("started_at", "created_at")
+    pickup = [(started - made).total_seconds() for started, made in picked if started]
+    return {
+        "approve_to_durable_ms": _percentiles(durable, 50, 95, 99),
+        "pickup_ms": _percentiles(pickup, 50, 99),
+    }
+
+
+def _approved(admin: psycopg.Connection[Any], run: Run, by: UserPrincipal) -> float:
+    """Seconds from the decision to the next checkpoint; then until the run is over."""
+    approval = Approval.objects.get(run=run)
+    step, _ = head(admin, run.branch_id)
+    began = time.perf_counter()
+    decide.approve(approval, seen=approval.as_shown(), by=by)
+    until(partial(_is_past, admin, run, step), every=POLL)
+    taken = time.perf_counter() - began
+    until(lambda: not _is_live(admin, run))
+    return taken
+
+
+def _begin_and_finish(admin: psycopg.Connection[Any], by: UserPrincipal) -> Any:
+    run = _begin(by, "note 0")
+    until(lambda: not _is_live(admin, run))
+    return run.pk
+
+
+def _is_live(admin: psycopg.Connection[Any], run: Run) -> bool:
+    row = admin.execute(
+        "SELECT status FROM agents_run WHERE id = %s", [run.pk]
+    ).fetchone()
+    return row is not None and row[0] in Run.LIVE
+
+
+def _kills(
+    admin: psycopg.Connection[Any], by: UserPrincipal, *, times: int
+) -> dict[str, float]:
+    """Of two workers the one is killed that has the run; the run takes its next step."""
+    taken: list[float] = []
+    with workers(2) as supervisor:
+        while len(taken) < times:
+            run = _begin(by, "wait 200")
+            until(partial(_is_past, admin, run, 2))
+            while _is_live(admin, run) and len(taken) < times:
+                before = children(supervisor.pid)
+                _, fence = head(admin, run.branch_id)
+                for child in before:
+                    began = time.perf_counter()
+                    os.kill(child, signal.SIGKILL)
+                    step = head(admin, run.branch_id)[0]
+                    if _took_over(admin, run, step, fence):
+                        taken.append(time.perf_counter() - began)
+                        break
+                until(lambda: len(children(supervisor.pid)) == 2)
+                time.sleep(0.3)
+            start.cancel(run, by=by)
+    return _percentiles(taken, 50, 99)
+
+
+def _is_past(admin: psycopg.Connection[Any], run: Run, step: int) -> bool:
+    return head(admin, run.branch_id)[0] > step
+
+
+def _took_over(admin: psycopg.Connection[Any], run: Run, step: int, fence: int) -> bool:
+    """Waits for the run's next step. False: the one that was killed did not have it."""
+    while True:
+        now = head(admin, run.branch_id)
+        if now[0] > step + 1 and now[1] == fence:
+            return False
+        if now[0] > step and now[1] > fence:
+            return True
+        if not _is_live(admin, run):
+            return False
+        time.sleep(POLL)
+
+
+def _throughput(by: UserPrincipal, pool: int, *, rounds: int) -> float:
+    with workers(pool):
+        runs = [_begin(by, f"note {rounds}").pk for _ in range(2 * pool)]
+        until(lambda: not Run.objects.filter(pk__in=runs, finished_at=None).exists())
+        done = Run.objects.filter(pk__in=runs)
+        first = min(run.started_at for run in done if run.started_at)
+        last = max(run.finished_at for run in done if run.finished_at)
+        return sum(run.steps for run in done) / (last - first).total_seconds()
+
+
+def _percentile(seconds: list[float], percent: int) -> float:
+    return statistics.quantiles(seconds, n=100, method="inclusive")[percent - 1]
+
+
+def _percentiles(seconds: list[float], *percents: int) -> dict[str, float]:
+    return {f"p{each}": _percentile(seconds, each) * 1000 for each in percents}
+
+
+def _table(figures: dict[str, Any]) -> str:
+    lines = ["| figure | measured | aim | |", "|---|---:|---:|---|"]
+    for name, (meaning, aim) in AIMS.items():
+        value: Any = figures
+        for part in name.split("."):
+            value = value and value.get(part)
+        verdict = ""
+        if aim is not None and value is not None:
+            verdict = "met" if value <= aim else "**missed**"
+        shown = "-" if value is None else f"{value:,.3g}"
+        wanted = "-" if aim is None else f"{aim:g}"
+        lines.append(f"| {meaning} | {shown} | {wanted} | {verdict} |")
+    return "\n".join(lines)
