@@ -1,11 +1,11 @@
-"""The figures of `./dev bench storage`; that they can be measured, the command shows."""
+"""The figures of `./dev bench`; that they can be measured, the command shows."""
 
 from __future__ import annotations
 
 import json
 from itertools import islice
 
-from bench import _text
+from bench import _run_figures, _text
 from bench._figures import FIGURES, THEIRS, VARIANTS, is_met, show
 
 KEYS = """
@@ -43,3 +43,26 @@ def test_messages_are_about_a_kilobyte_and_do_not_repeat_for_a_segment():
     found = list(islice(_text.messages(), 64))
     assert all(1024 <= len(text.encode()) + 1 < 1500 for text in found)
     assert len(set(found)) == 64
+
+
+RUN_KEYS = """
+raw_commit_ms step_ms step_ratio step_p99_ms
+approve_to_durable_ms.p50 approve_to_durable_ms.p95 approve_to_durable_ms.p99
+pickup_ms.p50 pickup_ms.p99 kill_to_resume_ms.p50 kill_to_resume_ms.p99
+steps_per_s.1 steps_per_s.2
+waiting_10000.redis_bytes waiting_10000.processes waiting_10000.rss_delta_mb
+dbos.step_ms dbos.pickup_p50_ms dbos.recv_p50_ms
+"""
+
+
+def test_the_figures_of_runs_are_those_that_were_promised(capsys):
+    assert list(_run_figures.AIMS) == RUN_KEYS.split()
+    _run_figures.show(
+        {"step_ratio": 3.1, "pickup_ms": {"p50": 5.0}, "dbos": None}, as_json=False
+    )
+    lines = capsys.readouterr().out.splitlines()
+    [step] = [line for line in lines if "step of a run by insert" in line]
+    [pickup] = [line for line in lines if "enqueue → start" in line][:1]
+    assert "**missed**" in step
+    assert "missed" not in pickup
+    assert "met" in pickup

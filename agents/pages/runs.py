@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -12,23 +14,17 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from agents import errors
-from agents.models import Approval, Run
+from agents.models import Agent, Run
 from agents.pages import live
 from agents.pages.damage import open_each
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
+from agents.pages.run_list.find import PERIODS, Filters, Found, Page, page_of
+from agents.pages.run_list.health import Health, health
 from agents.runs import start as service
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import FutureSchema
-
-LIMIT = 100  # rows
-
-SHOWN: dict[str, tuple[Run.Status, ...]] = {
-    "all": tuple(Run.Status),
-    "live": Run.LIVE,
-    "failed": (Run.Status.FAILED,),
-}
 
 
 @dataclass(frozen=True)
@@ -41,22 +37,7 @@ class Row:
     error: str | None = None
 
 
-def _find(principal: UserPrincipal, show: str) -> list[Run]:
-    return list(
-        Run.objects.for_user(principal)
-        .filter(status__in=SHOWN[show])
-        .select_related(
-            "thread",
-            "branch",
-            "grant__token",
-            "agent_version__agent",
-            "started_by",
-        )
-        .order_by("-created_at")[:LIMIT]
-    )
-
-
-def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
+def _rows(principal: UserPrincipal, runs: list[Found]) -> list[Row]:
     if not runs or not principal.may_read:
         return [Row(run) for run in runs]
     opened = gate.admit(
@@ -76,43 +57,49 @@ def _rows(principal: UserPrincipal, runs: list[Run]) -> list[Row]:
     ]
 
 
-def _tag(show: str, runs: list[Run]) -> str:
+def _tag(found: Page, state: Health, filters: Filters) -> str:
     return live.tag(
         [
-            show,
+            filters,
+            *state.tag(),
             *(
                 f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
-                f" {run.is_held}"
-                for run in runs
+                f" {run.doing} {run.is_held}"
+                for run in found.runs
             ),
         ]
     )
 
 
-def _counts(principal: UserPrincipal) -> dict[str, int]:
-    mine = Run.objects.for_user(principal)
+def _context(
+    request: MemberRequest, filters: Filters, found: Page, state: Health
+) -> dict[str, Any]:
     return {
-        "ready": mine.filter(status=Run.Status.READY).count(),
-        "running": mine.filter(status=Run.Status.RUNNING).count(),
-        "waiting": Approval.objects.for_user(principal).pending().count(),
-        "failed": mine.filter(status=Run.Status.FAILED).count(),
+        "filters": filters,
+        "show": filters.show,
+        "rows": _rows(request.principal, found.runs),
+        "earlier": found.earlier,
+        "before": request.GET.get("before", ""),
+        "health": state,
+        "most_steps": settings.MAX_STEPS,
+        "tag": _tag(found, state, filters),
     }
 
 
 @require_safe
 @member
 def runs(request: MemberRequest) -> HttpResponse:
-    show = request.GET.get("show", "all")
-    show = show if show in SHOWN else "all"
-    found = _find(request.principal, show)
+    filters, before = Filters.of(request.GET), request.GET.get("before", "")
+    found = page_of(request.principal, filters, before=before)
+    state = health(request.principal)
+    agents = Agent.objects.for_user(request.principal).order_by("name")
     return render(
         request,
         "runs.html",
         {
-            "show": show,
-            "rows": _rows(request.principal, found),
-            "counts": _counts(request.principal),
-            "tag": _tag(show, found),
+            **_context(request, filters, found, state),
+            "agents": agents.values_list("name", flat=True),
+            "periods": PERIODS.items(),
         },
     )
 
@@ -120,15 +107,13 @@ def runs(request: MemberRequest) -> HttpResponse:
 @require_safe
 @member
 def table(request: MemberRequest) -> HttpResponse:
-    show = request.GET.get("show", "all")
-    show = show if show in SHOWN else "all"
-    found = _find(request.principal, show)
-    tag = _tag(show, found)
+    filters, before = Filters.of(request.GET), request.GET.get("before", "")
+    found = page_of(request.principal, filters, before=before)
+    state = health(request.principal)
+    tag = _tag(found, state, filters)
     if same := live.unchanged(request, tag):
         return same
-    rows = _rows(request.principal, found)
-    counts = _counts(request.principal)
-    context = {"show": show, "rows": rows, "counts": counts, "tag": tag}
+    context = _context(request, filters, found, state)
     return live.region(request, "runs/_poll.html", context, shown=tag)
 
 

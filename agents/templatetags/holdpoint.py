@@ -63,6 +63,11 @@ STATUS = {
     "simulated": Look("violet", "fork", "simulated"),
     # steps
     "ok": Look("jade", "check", "done"),
+    # workers
+    "free": Look("slate", "low", "idle"),
+    "busy": Look("indigo", "run", "busy"),
+    "silent": Look("amber", "clock", "silent"),
+    "lost": Look("red", "alert", "lost"),
     # branches
     "forked": Look("violet", "fork", "forked"),
 }

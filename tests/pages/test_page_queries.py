@@ -57,6 +57,12 @@ class TestQueries:
     def test_the_list(self, ask, trip):
         ask(21, "/threads/")
 
+    def test_the_runs(self, ask, trip):
+        ask(23, "/runs/")
+
+    def test_the_runs_that_failed_somewhere(self, ask, trip):
+        ask(16, "/runs/", step=5, since="day", tool="quote_fare", agent="trip-planner")
+
     def test_the_fork_page(self, ask, trip):
         ask(20, f"{trip.page()}fork/{trip.at(2)}/")
 

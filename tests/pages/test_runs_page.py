@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+from html import unescape
+
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 
-from agents.models import Run
+from agents.models import Run, Worker
+from agents.pages.run_list import find
+from agents.runs import roster
+from checkpoints import clock
 from checkpoints.access import Reason
+from checkpoints.models import Branch
+from tests.conftest import as_owner
 
 pytestmark = pytest.mark.django_db
 
@@ -85,3 +95,162 @@ def test_another_workspace_can_neither_retry_nor_cancel(browser, trip, other):
 def test_a_viewer_can_neither_retry_nor_cancel(browser, trip, viewer):
     for verb in ("retry", "cancel"):
         assert browser(viewer).post(f"/runs/{trip.run.pk}/{verb}").status_code == 403
+
+
+# How the work goes
+
+
+def worker(name: str, **more) -> None:
+    with as_owner():
+        roster.beat(f"h:1:{name}", roster.Sign("agents", **more))
+
+
+def test_it_shows_workers_what_they_are_at_and_who_was_lost(browser, trip, alice):
+    worker("w1", turns=12, busy=timedelta(seconds=3))
+    worker("w2", busy=timedelta(seconds=3))
+    worker("w3")
+    worker("w4")
+    with as_owner():
+        roster.end("h:1:w4", Worker.Ending.LOST, cause="SIGKILL")
+    Branch.objects.unscoped(Reason.TEST).filter(pk=trip.branch.pk).update(
+        holder=trip.run.pk,
+        worker="h:1:w1",
+        lease_until=clock.now() + timedelta(seconds=9),
+    )
+    runs().filter(pk=trip.run.pk).update(status="running", attempts=1)
+    shown = " ".join(page(browser(alice)).split())
+    assert "3 alive" in shown
+    assert f"{trip.thread.pk.hex[-4:]}</span> step {trip.branch.head_step + 1}" in shown
+    assert "a run of another workspace" in shown  # w2's
+    assert "<b>Worker w4 was lost</b>" in shown
+    assert "(SIGKILL)" in shown
+    assert ", lease 9 s" in shown or ", lease 8 s" in shown
+    assert "No worker is here" not in shown
+
+
+def test_without_workers_and_without_redis_it_says_so_and_works(
+    browser, trip, alice, settings
+):
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    shown = page(browser(alice))
+    assert "No worker is here" in shown
+    assert "Redis does not answer" in shown
+    assert "Board week New York" in shown
+
+
+def test_another_workspaces_failures_and_queue_are_not_counted(browser, trip, other):
+    runs().filter(pk=trip.run.pk).update(
+        status="failed", error_class="tool_stopped", finished_at=clock.now()
+    )
+    shown = page(browser(other))
+    assert "No run failed." in shown
+    assert "tool_stopped" not in shown
+
+
+def test_a_poll_without_news_is_a_304(browser, trip, alice):
+    client = browser(alice)
+    tag = page(client).partition('hx-ptag="')[2].partition('"')[0]
+    again = client.get("/f/runs/", headers={"HX-PTag": tag})
+    assert again.status_code == 304
+    runs().filter(pk=trip.run.pk).update(status="failed", finished_at=clock.now())
+    drawn = client.get("/f/runs/", headers={"HX-PTag": tag})
+    assert drawn.status_code == 200
+    assert 'id="run-health"' in drawn.content.decode()
+
+
+# Filters
+
+
+@pytest.fixture
+def failed(make_trip, alice):
+    """Makes a run that failed: failed("A trip", step=5, ago=timedelta(hours=1))."""
+
+    def make(title: str, *, step: int = 5, ago: timedelta = timedelta(hours=1), **more):
+        trip = make_trip(alice, title=title)
+        runs().filter(pk=trip.run.pk).update(
+            status="failed",
+            failed_step=step,
+            finished_at=clock.now() - ago,
+            **{"error_class": "tool_stopped", **more},
+        )
+        return trip
+
+    return make
+
+
+def test_all_runs_that_failed_at_step_5_in_the_last_24_hours(browser, failed, alice):
+    failed("Just so")
+    failed("Too early", ago=timedelta(hours=25))
+    failed("Elsewhere", step=6)
+    shown = page(browser(alice), "/runs/?step=5&since=day")
+    assert "Just so" in shown
+    assert "Too early" not in shown
+    assert "Elsewhere" not in shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("error=model_unreachable", {"Second"}),
+        ("error=tool_stopped&show=failed", {"First"}),
+        ("agent=trip-planner&show=failed", {"First", "Second"}),
+        ("agent=nobody", set()),
+        ("tool=quote_fare", {"First", "Second"}),
+        ("tool=wire_money", set()),
+        ("cost=0.50", {"Second"}),
+        ("cost=$0.50&since=hour", {"Second"}),
+        ("show=failed&since=hour", {"First"}),
+        ("show=done", set()),
+    ],
+)
+def test_each_filter_leaves_what_it_says(browser, failed, alice, asked, found):
+    failed("First", ago=timedelta(minutes=5))
+    failed("Second", ago=timedelta(hours=5), error_class="model_unreachable", cost=2)
+    shown = page(browser(alice), f"/runs/?{asked}")
+    assert {title for title in ("First", "Second") if title in shown} == found
+    assert ("No run matches" in shown) == (not found)
+
+
+@pytest.mark.parametrize("asked", ["step=five", "step=-1", "cost=much", "cost=NaN"])
+def test_what_cannot_be_asked_is_said_and_left_out(browser, failed, alice, asked):
+    failed("First")
+    shown = page(browser(alice), f"/runs/?{asked}")
+    assert "It was left out." in shown
+    assert "First" in shown
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("step=99999999999", "cost=1e99", "since=never", "show=else", "error=%00"),
+        *(
+            "before=x",
+            "before=2026-11-22T06:00:00%2B16:00~nothing",
+            "tool=%F0%9F%98%80",
+        ),
+    ],
+)
+def test_an_odd_address_has_a_page(browser, trip, alice, asked):
+    assert browser(alice).get(f"/runs/?{asked}").status_code == 200
+
+
+def test_the_rest_is_a_page_further_and_no_run_is_on_two(
+    browser, trip, make_trip, alice, monkeypatch
+):
+    for n in range(4):
+        make_trip(alice, title=f"Trip {n}")
+    monkeypatch.setattr(find, "PAGE", 2)
+    client, address, seen = browser(alice), "/runs/", []
+    while address:
+        shown = page(client, address)
+        seen += re.findall(r'<tr id="run-([^"]+)"', shown)
+        following = re.search(r'rel="next" href="([^"]+)"', shown)
+        address = unescape(following[1]) if following else ""
+    assert len(seen) == len(set(seen)) == 5
+
+
+def test_a_superuser_finds_the_way_to_the_queues_own_pages(browser, trip, alice):
+    client = browser(alice)
+    assert "/django-rq/" not in page(client)
+    User.objects.filter(pk=alice.user_id).update(is_superuser=True)
+    assert "/django-rq/" in page(client)
