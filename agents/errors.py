@@ -10,7 +10,7 @@
     ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
     ├─ NotEligible                                          not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
-    └─ BranchBusy, NotRetryable                             the run is elsewhere by now
+    └─ BranchBusy, AlreadyStarted, NotRetryable                             the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
 expected, and never holds keys or prompts. What a tool or a model server said may
@@ -241,6 +241,18 @@ class BranchBusy(AgentsError):
 
     code = "branch_busy"
     status = 409
+
+
+class AlreadyStarted(AgentsError):
+    """The caller's name for a run is taken, by a run that is not the one asked for."""
+
+    code = "already_started"
+    status = 409
+
+    def __init__(self, external_id: str, by_what: str) -> None:
+        super().__init__(
+            f"The external id {external_id!r} is taken, {by_what}. Give another one."
+        )
 
 
 class NotRetryable(AgentsError):

@@ -16,6 +16,7 @@ from agents.models import Approval, Run
 from checkpoints import audit
 from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
+from checkpoints.failpoints import failpoint
 from checkpoints.grants import grant_for
 
 
@@ -64,4 +65,9 @@ def make_ready(run_id: UUID, *, was: Run.Status, fence: int) -> bool:
 
 def ring(run_id: UUID, *, fence: int, n: int) -> None:
     """Ring once the open transaction is committed; at once when there is none."""
-    transaction.on_commit(partial(queue.ring, run_id, fence=fence, n=n))
+    transaction.on_commit(partial(_ring, run_id, fence, n))
+
+
+def _ring(run_id: UUID, fence: int, n: int) -> None:
+    failpoint("before ring")
+    queue.ring(run_id, fence=fence, n=n)

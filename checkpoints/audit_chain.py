@@ -16,7 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, Subquery
+from django.db.models.functions import Coalesce
 
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet, UserPrincipal
@@ -195,6 +196,11 @@ class Verified:
     def fault(self) -> bool:
         return bool(self.what)
 
+    @property
+    def sound(self) -> int:
+        """The last row before the bad one; 0 where it was the first that was looked at."""
+        return self.bad - 1 if self.bad > self.first else 0
+
 
 def record_verdict(
     verdict: Verdict,
@@ -236,22 +242,28 @@ def verify_newest(by: UserPrincipal) -> Verified:
 
 
 def last_verified(workspace_id: UUID) -> Verified | None:
-    """How the workspace's log stands. A part that holds does not mend what is before it."""
-    events = AuditEvent.objects.unscoped(Reason.AUDIT).filter(
-        workspace_id=workspace_id,
-        object_type="checkpoints.workspace",  # by the index of objects
-        object_id=workspace_id,
-        action="verify_audit",
+    """How the workspace's log stands. A part that holds mends what is in it, no more:
+    a fault counts until its row was verified again, however often later rows were."""
+    events = (
+        AuditEvent.objects.unscoped(Reason.AUDIT)
+        .filter(
+            workspace_id=workspace_id,
+            object_type="checkpoints.workspace",  # by the index of objects
+            object_id=workspace_id,
+            action="verify_audit",
+        )
+        .order_by("-position")
     )
+    whole = events.filter(outcome="ok", detail__first=1).values("position")[:1]
     newest: Verified | None = None
-    for event in events.order_by("-position")[:20]:
+    holds_from: int | None = None  # the first row that was found to hold since
+    for event in events.filter(position__gte=Coalesce(Subquery(whole), 0)):
         found = _verified(event)
-        if newest is None:
-            newest = found
-        if found.fault and (newest is found or found.bad < newest.first):
+        newest = newest or found
+        if not found.fault:
+            holds_from = min(found.first, holds_from or found.first)
+        elif holds_from is None or found.bad < holds_from:
             return found
-        if found.first == 1:
-            break
     return newest
 
 

@@ -1,7 +1,8 @@
-"""The audit log as a file, which can be verified without us (`pure/audit_proof.py`)."""
+"""The audit log as a file, which can be verified without us (`pure/audit_file.py`)."""
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from uuid import UUID
 
 from checkpoints import audit, audit_chain
 from checkpoints.access import UserPrincipal
-from checkpoints.pure import audit_proof
+from checkpoints.pure import audit_file, audit_proof
 from checkpoints.pure.audit_proof import Row
 
 FLUSH = 500  # rows that are handed on together
@@ -20,13 +21,28 @@ Format = Callable[[Iterable[Row]], Iterator[str]]
 
 
 def verifier() -> str:
-    """The program that verifies an export; it needs nothing but Python."""
-    return Path(audit_proof.__file__).read_text(encoding="utf-8")
+    """The program that verifies an export; it needs nothing but Python.
+
+    It is two of our modules in one file, the second without what it imports of ours.
+    """
+    proof, files = (
+        Path(str(module.__file__)).read_text(encoding="utf-8")
+        for module in (audit_proof, audit_file)
+    )
+    lines = files.splitlines(keepends=True)
+    for node in ast.parse(files).body:
+        if isinstance(node, ast.ImportFrom) and node.module in _OURS:
+            for at in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                lines[at - 1] = ""
+    return f"#!/usr/bin/env python3\n{proof}\n\n{''.join(lines)}"
+
+
+_OURS = {"__future__", audit_proof.__name__}  # the first must not come twice
 
 
 def jsonl(rows: Iterable[Row]) -> Iterator[str]:
     """A line for each row, some hundred at a time."""
-    yield from _together(map(audit_proof.to_jsonl, rows))
+    yield from _together(map(audit_file.to_jsonl, rows))
 
 
 def csv_(rows: Iterable[Row]) -> Iterator[str]:
@@ -40,8 +56,8 @@ def csv_(rows: Iterable[Row]) -> Iterator[str]:
         writer.writerow(cells)
         return line.getvalue()
 
-    yield written(audit_proof.COLUMNS)
-    yield from _together(written(audit_proof.to_cells(row)) for row in rows)
+    yield written(audit_file.COLUMNS)
+    yield from _together(written(audit_file.to_cells(row)) for row in rows)
 
 
 FORMATS: dict[str, Format] = {"jsonl": jsonl, "csv": csv_}

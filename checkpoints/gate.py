@@ -10,7 +10,7 @@ field, not a repr, not the admin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +29,7 @@ from checkpoints.access import (
     UserPrincipal,
 )
 from checkpoints.db.prepared import Prepared
-from checkpoints.errors import NotPermitted
+from checkpoints.errors import CheckpointsError, DecryptionError, NotPermitted
 from checkpoints.keys import hierarchy
 from checkpoints.models import ApiToken, DataKey, Grant, Membership, Thread
 from checkpoints.models.fields import SealedField
@@ -81,25 +81,29 @@ class Pass:
 
     def open_all(self, rows: Sequence[Model], field: str) -> list[Any]:
         """As `open`, for many rows with one query for their keys."""
+        found = self.open_each(rows, field)
+        for value in found:
+            if isinstance(value, CheckpointsError):
+                raise value
+        return found
+
+    def open_each(self, rows: Sequence[Model], field: str) -> list[Any]:
+        """As `open_all`, with the error in the place of what does not open.
+
+        That is a DecryptionError, UnknownKey or Shredded. Raises NotPermitted for any of
+        the rows.
+        """
         records: list[tuple[Model, bytes | None]] = []
         for row in rows:
             self._require_admitted(row)
             sealed = getattr(row, field)
             records.append((row, None if sealed is None else bytes(sealed)))
         self.require_right()
-        keys = hierarchy.data_keys(
-            envelope.key_id(record) for _, record in records if record is not None
+        keys = hierarchy.each_data_key(
+            key for _, record in records if record and (key := _key_id(record))
         )
         return [
-            None
-            if record is None
-            else codec.parse(
-                envelope.open_sealed(
-                    record,
-                    key=keys[envelope.key_id(record)],
-                    context=context(row, field),
-                )
-            )
+            None if record is None else _opened(row, field, record, keys)
             for row, record in records
         ]
 
@@ -181,6 +185,31 @@ def context(row: Model, field: str) -> Context:
         step=getattr(row, "step", 0),
         schema=RECORD_SCHEMA,
     )
+
+
+def _key_id(record: bytes) -> UUID | None:
+    """None for what is no sealed record."""
+    try:
+        return envelope.key_id(record)
+    except DecryptionError:
+        return None
+
+
+def _opened(
+    row: Model,
+    field: str,
+    record: bytes,
+    keys: Mapping[UUID, envelope.DataKey | CheckpointsError],
+) -> Any:
+    """The value, or why it does not open."""
+    try:
+        key = keys[envelope.key_id(record)]
+        if isinstance(key, CheckpointsError):
+            return key
+        plain = envelope.open_sealed(record, key=key, context=context(row, field))
+    except DecryptionError as error:
+        return error
+    return codec.parse(plain)
 
 
 def _workspace_of(row: Any) -> UUID:

@@ -19,6 +19,6 @@ from project import health  # noqa: E402  # needs it, too
 # In a thread: uvicorn imports this in its event loop, where Django runs no query. What
 # is missing stops the process, before it has answered anyone.
 with ThreadPoolExecutor(1) as thread:
-    thread.submit(health.require_keys).result()
+    thread.submit(health.require_role_and_keys).result()
 
 memory.settle()

@@ -16,12 +16,13 @@ from django.views.decorators.http import require_safe
 from agents import queue
 from agents.runs import figures
 from checkpoints.db import session
+from checkpoints.db.checks import require_role
 from checkpoints.errors import KeysUnavailable
-from checkpoints.keys import checks
+from checkpoints.keys.checks import require_keks
 
 logger = logging.getLogger(__name__)
 
-_checked = threading.Event()  # the keys were found to be here
+_checked = threading.Event()  # role and keys were found to be right
 
 
 @require_safe
@@ -34,24 +35,28 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Pages can be served: 200, or 503 when PostgreSQL does not answer or a key is missing.
+    """Pages can be served: 200; or 503 when PostgreSQL does not answer, does not keep
+    workspaces apart for this process, or a key is missing.
 
     The rest is only reported. Without Redis runs start later; without workers they
     wait; no page fails.
     """
     database = _database_answers()
-    keys = database and _keys_are_here()
+    wrong = _wrong() if database else {"database"}
+    words = {
+        "database": "unprotected" if "role" in wrong else "ok",
+        "keys": "missing" if "keys" in wrong else "ok",
+    }
     rings = queue.depth()
     return JsonResponse(
         {
-            "status": "ok" if keys else "unavailable",
-            "database": "ok" if database else "unreachable",
-            "keys": "ok" if keys else "missing" if database else "unknown",
+            "status": "unavailable" if wrong else "ok",
+            **(words if database else {"database": "unreachable", "keys": "unknown"}),
             "redis": "unreachable" if rings is None else "ok",
             "rings": rings,
             **(_reported() if database else {}),
         },
-        status=200 if keys else 503,
+        status=503 if wrong else 200,
     )
 
 
@@ -83,15 +88,17 @@ def _tenths(seconds: float | None) -> float | None:
     return None if seconds is None else round(max(0.0, seconds), 1)
 
 
-def require_keys() -> None:
-    """Raises ImproperlyConfigured when a key is missing that rows are under.
+def require_role_and_keys() -> None:
+    """Raises ImproperlyConfigured when this process is not held to its database role, or
+    a key is missing that rows are under.
 
     Where that cannot be found out yet, it is asked again by `readyz`.
     """
     try:
-        checks.require_keks()
+        require_role()
+        require_keks()
     except (DatabaseError, KeysUnavailable) as error:
-        logger.warning("the keys were not checked (%s)", type(error).__name__)
+        logger.warning("role and keys were not checked (%s)", type(error).__name__)
     else:
         _checked.set()
     finally:
@@ -100,16 +107,22 @@ def require_keys() -> None:
         connection.close_pool()  # type: ignore[attr-defined]  # absent from the stubs
 
 
-def _keys_are_here() -> bool:
-    """Asked until it was so once: neither keyring nor rows change under a process."""
+def _wrong() -> set[str]:
+    """What is not as it must be, of "role" and "keys".
+
+    Asked until all was well once: none of it changes under a process.
+    """
+    found = set()
     if not _checked.is_set():
-        try:
-            checks.require_keks()
-        except (ImproperlyConfigured, KeysUnavailable, DatabaseError) as error:
-            logger.error("keys are missing: %s", error)
-            return False
-        _checked.set()
-    return True
+        for name, check in (("role", require_role), ("keys", require_keks)):
+            try:
+                check()
+            except (ImproperlyConfigured, KeysUnavailable, DatabaseError) as error:
+                logger.error("not ready: %s", error)
+                found.add(name)
+        if not found:
+            _checked.set()
+    return found
 
 
 def _database_answers() -> bool:

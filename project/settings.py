@@ -277,8 +277,16 @@ METRICS_TOKEN = env.optional("METRICS_TOKEN")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": "project.logs.LineFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "line": {"()": "project.logs.LineFormatter"},
+        "json": {"()": "project.logs.JsonFormatter"},
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": env.choice("LOG_FORMAT", ("line", "json")),
+        }
+    },
     "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "INFO")},
     "loggers": {
         # Both arrive with handlers of their own, which would print what exceptions say.

@@ -19,5 +19,6 @@ urlpatterns = [
     *door.urlpatterns,  # the admin's, too
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),
+    path("api/", include("agents.api.urls")),
     path("", include("agents.urls")),
 ]

@@ -62,15 +62,6 @@ def make_workspace(slug: str) -> Workspace:
     return made
 
 
-# What these do in the test's own process is as the owner, set-up and all; their worker
-# and web processes have their roles. A module leaves the list by `as_owner()` around
-# what it sets up.
-SET_UP_AS_OWNER = {
-    *("test_bad_input", "test_golden", "test_key_checks", "test_machine"),
-    *("test_owners", "test_retention", "test_rotation"),
-}
-
-
 def as_owner() -> AbstractContextManager[None]:
     """What a test sets up by hand, as `manage.py` or the admin would."""
     return acting_as(DatabaseRole.OWNER)
@@ -82,12 +73,11 @@ def _as_worker(request, settings) -> None:
 
     A test of pages sets up and looks around as the owner of the tables. Elsewhere, where
     that is not allowed ("permission denied for table …"): `with as_owner():` around what
-    is set up, or the mark `owner` for a test that breaks rows by hand or runs a command.
+    is set up or broken by hand. The mark `owner` is for what an owner's command does, and
+    says beside it which one.
     """
-    path = request.node.path
-    by_request = path.parent.name in ("pages", "browser", "project")
-    by_owner = request.node.get_closest_marker("owner") or path.stem in SET_UP_AS_OWNER
-    if by_request or by_owner:
+    by_request = request.node.path.parent.name in ("pages", "browser", "project")
+    if by_request or request.node.get_closest_marker("owner"):
         return
     asks = {"_django_db_helper", "live_server"} & set(request.fixturenames)
     if asks or request.node.get_closest_marker("django_db"):

@@ -21,6 +21,7 @@ APPEND_ONLY = {
     "checkpoints_deletion",
 }
 
+# Of `migrate` and `roles`, which are the owner's commands.
 pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 

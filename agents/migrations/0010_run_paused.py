@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("agents", "0009_price"),
-        ("checkpoints", "0020_workspace_halted"),
+        ("checkpoints", "0021_workspace_halted"),
     ]
 
     operations = [

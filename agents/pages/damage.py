@@ -28,16 +28,7 @@ NO_STORE = "Long texts cannot be stored now. Try again later, or shorten this on
 
 def open_each(opened: Pass, rows: Sequence[Model], column: str) -> list[Any]:
     """As `Pass.open_all`, with None for each record that does not open."""
-    if not rows:
-        return []
-    try:
-        return opened.open_all(rows, column)
-    except DAMAGE:
-        return [_open(opened, row, column) for row in rows]
-
-
-def _open(opened: Pass, row: Model, column: str) -> Any:
-    try:
-        return opened.open(row, column)
-    except DAMAGE:
-        return None
+    return [
+        None if isinstance(value, DAMAGE) else value
+        for value in opened.open_each(rows, column)
+    ]

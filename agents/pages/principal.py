@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Concatenate, ParamSpec
 from uuid import UUID
 
@@ -78,8 +79,18 @@ def session_of(request: HttpRequest) -> str:
 
 
 def address_of(request: HttpRequest) -> str:
-    """The address that asks; empty where the server is told none."""
-    return request.META.get("REMOTE_ADDR") or ""
+    """The address that asks; empty where the server is told none, or what is none.
+
+    An IPv4 address that comes as an IPv6 one (a server that listens to both at once) is
+    written as what it is: as IPv6 they would all be of one network. A link's name goes.
+    """
+    try:
+        found = ip_address(request.META.get("REMOTE_ADDR") or "")
+    except ValueError:
+        return ""
+    if isinstance(found, IPv6Address):
+        found = found.ipv4_mapped or IPv6Address(int(found))
+    return str(found)
 
 
 def member(

@@ -24,6 +24,7 @@ def begin(
     by: Actor,
     retry_of: Run | None = None,
     request_key: UUID | None = None,
+    external_id: str | None = None,
 ) -> Run:
     """A run that is ready, acting for `by`, in the open transaction.
 
@@ -40,7 +41,13 @@ def begin(
     # The caller has locked the branch, or made it: nobody is removing the content.
     _require_content(branch)
     return _ready(
-        branch, version, grant, by.user_id, retry_of=retry_of, request_key=request_key
+        branch,
+        version,
+        grant,
+        by.user_id,
+        retry_of=retry_of,
+        request_key=request_key,
+        external_id=external_id,
     )
 
 
@@ -89,6 +96,7 @@ def _ready(
     *,
     retry_of: Run | None = None,
     request_key: UUID | None = None,
+    external_id: str | None = None,
 ) -> Run:
     run = Run.objects.create(
         workspace_id=branch.workspace_id,
@@ -99,6 +107,7 @@ def _ready(
         started_by_id=started_by,
         retry_of=retry_of,
         request_key=request_key,
+        external_id=external_id,
         rings=1,
         rung_at=ClockTimestamp(),
     )

@@ -25,6 +25,7 @@ from agents.runs.doubt import see_through
 from agents.runs.ledger import Ledger
 from agents.runs.used import Used
 from agents.tools.secrets import capture
+from checkpoints.about import now_at
 from checkpoints.failpoints import failpoint
 from checkpoints.log.append import (
     Beside,
@@ -183,6 +184,7 @@ class Progress:
         self.state = fold(self.state, self.writer.stored)
         self.told = told(self.writer.told)
         self.steps += 1
+        now_at(step=self.writer.step + 1)  # for the log's lines
         self.used, self._since = self._counted
         self.tell("stored a step")
 

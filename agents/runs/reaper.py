@@ -40,6 +40,7 @@ RING_BACKOFF = """
                           WHERE here.id = workspace_id AND here.halted_at IS NOT NULL)
           AND (wake_at IS NULL OR wake_at <= clock_timestamp())
           AND (rung_at IS NULL OR
+               rung_at > clock_timestamp() OR  -- the clock went back since
                rung_at + interval '1 second' * 2 ^ least(rings, 4) < clock_timestamp())
         ORDER BY created_at LIMIT %s
         FOR UPDATE SKIP LOCKED

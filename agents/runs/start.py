@@ -13,7 +13,13 @@ from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
 
-from agents.errors import BranchBusy, EmptyMessage, InvalidEdit, NotRetryable
+from agents.errors import (
+    AlreadyStarted,
+    BranchBusy,
+    EmptyMessage,
+    InvalidEdit,
+    NotRetryable,
+)
 from agents.models import Approval, Run
 from agents.pure.labels import first_words
 from agents.pure.said import Said, flags, said, text_of
@@ -59,10 +65,14 @@ def start_run(
     visibility: str = Thread.Visibility.WORKSPACE,
     group: Group | None = None,
     request_key: UUID | None = None,
+    external_id: str | None = None,
 ) -> Run:
     """A new thread with this message, and a run of the agent on it.
 
-    Raises UnknownAgent, EmptyMessage, InvalidEdit (params) and NotPermitted.
+    `external_id` is the caller's own name for the run: the second call with it gives the
+    first one's run, whatever its message. Raises UnknownAgent, EmptyMessage, InvalidEdit
+    (params), NotPermitted, and AlreadyStarted when the id is another agent's, or is of a
+    run that `by` may not see.
     """
     _require_operator(by)
     if visibility == Thread.Visibility.GROUP and (
@@ -73,6 +83,8 @@ def start_run(
     text = text_of(kept)
     params, _ = capture(params or {})
     if (first := _by_key(by, request_key)) is not None:
+        return first
+    if (first := _by_external_id(by, external_id, agent)) is not None:
         return first
     spec = registry.agent(agent)
     if wrong := problems(params):
@@ -105,12 +117,21 @@ def start_run(
                 actor_id=by.user_id,
                 context=flags(kept),
             )
-            run = begin(branch, version, by=by, request_key=request_key)
+            run = begin(
+                branch,
+                version,
+                by=by,
+                request_key=request_key,
+                external_id=external_id,
+            )
             audit.record(by, "start", obj=run, thread=branch.thread_id)
     except IntegrityError:
-        if (first := _by_key(by, request_key)) is None:
+        first = _by_key(by, request_key) or _by_external_id(by, external_id, agent)
+        if first is not None:
+            return first
+        if external_id is None:
             raise
-        return first
+        raise AlreadyStarted(external_id, "by a run that you may not see") from None
     return run
 
 
@@ -345,6 +366,21 @@ def _by_key(by: Actor, request_key: UUID | None) -> Run | None:
         token_of(by),
     ):
         raise NotPermitted(threads.NOT_YOURS)
+    return run
+
+
+def _by_external_id(by: Actor, external_id: str | None, agent: str) -> Run | None:
+    if external_id is None:
+        return None
+    run = (
+        Run.objects.for_user(by)
+        .filter(external_id=external_id)
+        .select_related("agent_version__agent")
+        .first()
+    )
+    if run is not None and run.agent_version.agent.name != agent:
+        name = run.agent_version.agent.name
+        raise AlreadyStarted(external_id, f"by a run of the agent {name}")
     return run
 
 

@@ -32,6 +32,8 @@ from agents import queue
 from agents.models import Worker
 from agents.runs import reaper, roster
 from agents.runs.housekeeping import Housekeeper
+from checkpoints.about import about
+from checkpoints.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +121,9 @@ class _Worker:
         close_old_connections()
         self.busy_since = time.monotonic()
         try:
-            self.work(UUID(run_id), worker=self.name, stopping=self.stop.is_set)
+            with about(run=run_id, worker=self.name):
+                self.work(UUID(run_id), worker=self.name, stopping=self.stop.is_set)
+            failpoint("before ack")
         finally:
             self.busy_since = None
             self.turns += 1

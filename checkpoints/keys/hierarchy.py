@@ -19,13 +19,19 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, prefetch_related_objects
 
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.db.prepared import Prepared
-from checkpoints.errors import NotPermitted, UnknownKey
+from checkpoints.errors import (
+    CheckpointsError,
+    DecryptionError,
+    NotPermitted,
+    Shredded,
+    UnknownKey,
+)
 from checkpoints.ids import short, uuid7
 from checkpoints.keys import material
 from checkpoints.keys.cache import KeyCache
@@ -133,14 +139,30 @@ def data_keys(ids: Iterable[UUID]) -> dict[UUID, envelope.DataKey]:
 
     Raises Shredded when one was destroyed, and UnknownKey when there is none.
     """
+    keys: dict[UUID, envelope.DataKey] = {}
+    for key_id, found in each_data_key(ids).items():
+        if isinstance(found, CheckpointsError):
+            raise found
+        keys[key_id] = found
+    return keys
+
+
+def each_data_key(
+    ids: Iterable[UUID],
+) -> dict[UUID, envelope.DataKey | CheckpointsError]:
+    """As `data_keys`, with the error in the place of a key that cannot be used.
+
+    Raises KeysUnavailable.
+    """
     wanted = set(ids)
     if not wanted:
         return {}
-    rows = _rows().filter(pk__in=wanted)
-    keys = {row.pk: envelope.DataKey(row.pk, material.secret(row)) for row in rows}
-    for missing in wanted - keys.keys():
-        raise UnknownKey(f"No key has the id {missing}.")
-    return keys
+    rows = {row.pk: row for row in _rows().filter(pk__in=wanted)}
+    # Who destroyed them, of however many: an error names the person.
+    prefetch_related_objects(
+        [row for row in rows.values() if row.destroyed_by_id], "destroyed_by"
+    )
+    return {key_id: _usable(key_id, rows.get(key_id)) for key_id in wanted}
 
 
 def data_keys_seen_alive(ids: Iterable[UUID]) -> dict[UUID, envelope.DataKey]:
@@ -259,6 +281,17 @@ def _create(
         rows.append(row)
     DataKey.objects.bulk_create(rows)
     return made
+
+
+def _usable(
+    key_id: UUID, row: DataKey | None
+) -> envelope.DataKey | UnknownKey | Shredded | DecryptionError:
+    if row is None:
+        return UnknownKey(f"No key has the id {key_id}.")
+    try:
+        return envelope.DataKey(key_id, material.secret(row))
+    except (UnknownKey, Shredded, DecryptionError) as error:
+        return error
 
 
 _NEWEST = Prepared(f"""

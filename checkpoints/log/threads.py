@@ -12,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.errors import NotPermitted
+from checkpoints.failpoints import failpoint
 from checkpoints.keys import hierarchy
 from checkpoints.log import content
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
@@ -139,6 +140,7 @@ def fork(
                         context=context,
                     ),
                 )
+            failpoint("fork: before commit")
     except IntegrityError:
         first = _made_by_request(
             request_key=request_key, workspace_id=source.workspace_id

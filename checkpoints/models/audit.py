@@ -23,7 +23,11 @@ class AuditEvent(models.Model):
         db_default=NextPosition("checkpoints_audit_position"), editable=False
     )
     workspace = models.ForeignKey(
-        Workspace, models.PROTECT, null=True, related_name="audit_events"
+        Workspace,
+        models.PROTECT,
+        null=True,
+        related_name="audit_events",
+        db_index=False,  # the two below begin with it
     )
     at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     actor = models.ForeignKey(
@@ -44,6 +48,7 @@ class AuditEvent(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["workspace", "-position"], name="audit_recent"),
+            models.Index(fields=["workspace", "at"], name="audit_when"),
             models.Index(fields=["object_type", "object_id"], name="audit_object"),
         ]
 

@@ -18,6 +18,7 @@ from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.log import hydrate
 from checkpoints.models import Branch, Checkpoint, Membership, Thread
 
+# `seed_demo` is a command of the server's: it makes a workspace and people.
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.owner]
 
 

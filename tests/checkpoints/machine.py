@@ -44,6 +44,7 @@ from checkpoints.models import (
 from checkpoints.pure import codec, ops, schema
 from checkpoints.pure.codec import State
 from tests.checkpoints.strategies import near_twins, states, texts
+from tests.conftest import as_owner
 
 BRANCHES = Branch.objects.unscoped(Reason.TEST)
 CHECKPOINTS = Checkpoint.objects.unscoped(Reason.TEST)
@@ -162,13 +163,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def rotate_workspace_key(self) -> None:
-        rotate_workspace_key(self.workspace, before=clock.now())
+        with as_owner():  # `manage.py keys`
+            rotate_workspace_key(self.workspace, before=clock.now())
 
     @rule(secret=st.binary(min_size=32, max_size=32).filter(lambda s: len(set(s)) > 16))
     def rotate_key_encryption_key(self, secret: bytes) -> None:
         old = self.settings.KEY_ENCRYPTION_KEYS
         self.settings.KEY_ENCRYPTION_KEYS = {f"kek:{len(old)}": secret, **old}
-        rewrap()
+        with as_owner():  # `manage.py keys`
+            rewrap()
 
     @rule()
     def forget_keys(self) -> None:
@@ -376,7 +379,7 @@ class Crash:
 def overwrite(row: Segment | CheckpointDelta, record: bytes) -> None:
     """As the owner of the tables could, who can switch triggers off."""
     table, key = row._meta.db_table, row._meta.pk.column
-    with transaction.atomic(), connection.cursor() as cursor:
+    with as_owner(), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             f"UPDATE {table} SET record = %s WHERE {key} = %s",  # noqa: S608

@@ -63,7 +63,7 @@ def test_content_goes_and_comes_back_as_it_was(thread):
     assert restore(stored(archived)).was_here
 
 
-@pytest.mark.owner
+@pytest.mark.owner  # `archive restore` makes a workspace and people
 def test_an_empty_database_that_has_the_key_gets_everything_back(thread, alice):
     before = states(thread.pk)
     archived = archive.write(thread.pk)

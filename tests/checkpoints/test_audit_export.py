@@ -19,8 +19,9 @@ from checkpoints import audit, audit_chain, audit_export
 from checkpoints.access import Reason
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
-from checkpoints.pure import audit_proof
-from checkpoints.pure.audit_proof import Row
+from checkpoints.pure import audit_file, audit_proof
+from checkpoints.pure.audit_proof import Head, Row
+from tests.tampering import tamper
 
 EVENTS = AuditEvent.objects.unscoped(Reason.TEST)
 FORMATS = ["jsonl", "csv"]
@@ -150,7 +151,7 @@ class TestAnExport:
 
 
 def broken(kind: str, lines: list[str]) -> bool:
-    reads = audit_proof.read_csv if kind == "csv" else audit_proof.read_jsonl
+    reads = audit_file.read_csv if kind == "csv" else audit_file.read_jsonl
     return audit_proof.verify(reads(lines)).fault is not None
 
 
@@ -178,8 +179,8 @@ def test_a_line_that_says_something_twice_is_refused(export, was, becomes):
     lines = export("jsonl").read_text().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if '"step"' in line and was in line)
     lines[at] = lines[at].replace(was, becomes, 1)
-    with pytest.raises(audit_proof.Unreadable, match=f"line {at + 1} is not a row"):
-        list(audit_proof.read_jsonl(lines))
+    with pytest.raises(audit_file.Unreadable, match=f"line {at + 1} is not a row"):
+        list(audit_file.read_jsonl(lines))
 
 
 @pytest.mark.django_db
@@ -197,8 +198,8 @@ def test_a_cell_that_is_not_as_it_was_written_is_refused(export, was, becomes):
     text = export("csv").read_bytes().decode()
     assert was in text
     lines = io.StringIO(text.replace(was, becomes, 1), newline="")
-    with pytest.raises(audit_proof.Unreadable, match="is not a row"):
-        list(audit_proof.read_csv(lines))
+    with pytest.raises(audit_file.Unreadable, match="is not a row"):
+        list(audit_file.read_csv(lines))
 
 
 def test_an_export_that_is_very_deep_is_refused(verifier, tmp_path):
@@ -282,6 +283,106 @@ def test_an_anchor_that_is_none_is_refused(log, anchor):
         call_command("verify_audit", anchor=[anchor])
 
 
+# A file of anchors: what a daily job does
+
+
+class Daily:
+    """The job, and where it keeps the heads."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self) -> str:
+        """Runs it: what it said."""
+        out = io.StringIO()
+        try:
+            call_command("verify_audit", anchors=self.file, stdout=out, stderr=out)
+        except CommandError as error:
+            raise CommandError(f"{out.getvalue()}{error}") from None
+        audit_chain.link_pending()  # the job's own event
+        return out.getvalue()
+
+
+@pytest.fixture
+def daily(log, tmp_path) -> Daily:
+    return Daily(tmp_path / "anchors")
+
+
+@pytest.mark.django_db
+def test_a_daily_job_keeps_each_head_and_holds_the_logs_against_them(daily, log, other):
+    first = audit_chain.head_of(log)
+    assert "is not there: it begins" in daily()
+    assert daily.file.read_text() == f"{log} {first}\n"  # the others have no rows
+    second = audit_chain.head_of(log)
+    said = daily()
+    assert f"acme: 13 rows, head {second}" in said
+    assert "begins" not in said
+    kept = daily.file.read_text().splitlines()
+    assert kept[:2] == [f"{log} {first}", f"{log} {second}"]
+    assert {line.partition(" ")[0] for line in kept[2:]} == {
+        str(other.workspace_id),
+        "-",
+    }
+    done = len(kept)
+    call_command("verify_audit", workspace="acme", anchors=daily.file)
+    assert len(daily.file.read_text().splitlines()) == done + 1
+
+
+@pytest.mark.django_db
+def test_a_log_that_was_set_back_fails_the_job_and_is_not_anchored(daily, log):
+    daily()
+    at = audit_chain.head_of(log)
+    daily()
+    before = daily.file.read_text()
+    tamper("DELETE FROM checkpoints_auditlink WHERE number >= %s", [at.number])
+    tamper(
+        "DELETE FROM checkpoints_auditevent event WHERE workspace_id = %s AND NOT EXISTS"
+        " (SELECT FROM checkpoints_auditlink WHERE event_id = event.id)",
+        [log],
+    )
+    with pytest.raises(
+        CommandError, match=r"(?s)acme: row 13 \(missing\).*1 of the logs"
+    ):
+        daily()
+    assert [
+        line for line in daily.file.read_text().splitlines() if str(log) in line
+    ] == [line for line in before.splitlines() if str(log) in line]
+
+
+@pytest.mark.django_db
+def test_a_workspace_that_is_gone_with_its_log_is_missed(daily):
+    daily()
+    with daily.file.open("a") as file:
+        file.write(f"{uuid7()} 3:{'ab' * 32}\n")
+    with pytest.raises(CommandError, match="was anchored, and there is no such log"):
+        daily()
+
+
+@pytest.mark.django_db
+def test_a_file_of_anchors_that_is_none_is_refused_and_left_alone(daily):
+    daily.file.write_text("acme 12\n")
+    with pytest.raises(CommandError, match=r"anchors, line 1: '12' is not an anchor"):
+        daily()
+    assert daily.file.read_text() == "acme 12\n"
+    daily.file.write_bytes(b"\xff")
+    with pytest.raises(CommandError, match="cannot be read"):
+        daily()
+    daily.file = daily.file / "below"
+    with pytest.raises(CommandError, match="cannot be written"):
+        daily()
+
+
+def test_two_anchors_of_one_row_must_agree():
+    event = dict.fromkeys(audit_proof.FIELDS, "")
+    row = Row(1, audit_proof.START, audit_proof.link(audit_proof.START, event), event)
+    right, wrong = Head(1, row.hash), Head(1, b"x" * 32)
+    assert audit_proof.verify([row], anchors=[right, right]).fault is None
+    for anchors in ([right, wrong], [wrong, right]):
+        fault = audit_proof.verify([row], anchors=anchors).fault
+        assert fault
+        assert fault.what == "rewritten"
+
+
 # The formats
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "audit-log.md"
@@ -326,6 +427,6 @@ def test_what_is_written_is_read_back_and_holds(found):
         previous = digest
     as_jsonl = "".join(audit_export.jsonl(rows))
     as_csv = "".join(audit_export.csv_(rows))
-    assert list(audit_proof.read_jsonl(io.StringIO(as_jsonl))) == rows
-    assert list(audit_proof.read_csv(io.StringIO(as_csv, newline=""))) == rows
+    assert list(audit_file.read_jsonl(io.StringIO(as_jsonl))) == rows
+    assert list(audit_file.read_csv(io.StringIO(as_csv, newline=""))) == rows
     assert audit_proof.verify(rows).fault is None

@@ -43,7 +43,7 @@ from checkpoints.pure.envelope import NIL, Context
 from tests.conftest import make_workspace
 from tests.tampering import tamper
 
-pytestmark = [pytest.mark.django_db, pytest.mark.owner]
+pytestmark = pytest.mark.django_db
 
 CORRUPTIONS = 100_000
 SEED = 20_250_722  # the same corruptions each time

@@ -11,8 +11,15 @@ from django.utils import timezone
 
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, RunPrincipal, SystemPrincipal
-from checkpoints.errors import DecryptionError, NotPermitted, Unscoped
+from checkpoints.errors import (
+    DecryptionError,
+    NotPermitted,
+    NotSealed,
+    Shredded,
+    Unscoped,
+)
 from checkpoints.ids import uuid7
+from checkpoints.keys import hierarchy
 from checkpoints.log.hydrate import head_state, read
 from checkpoints.models import AuditEvent, Branch, Grant, Membership
 from tests.conftest import STATE, as_owner
@@ -78,6 +85,31 @@ def test_many_rows_open_with_one_query(make_thread, alice, django_assert_num_que
     pass_ = gate.admit(alice, purpose="list", threads=threads)
     with django_assert_num_queries(1):
         pass_.open_all(threads, "title")
+
+
+def test_rows_that_do_not_open_cost_no_queries_and_hide_no_other(
+    make_thread, alice, bob, django_assert_num_queries
+):
+    threads = [make_thread(title=str(n)).thread for n in range(8)]
+    for thread, by in zip(threads[:4], (alice, bob, alice, bob), strict=True):
+        hierarchy.destroy_thread_keys(thread.pk, by_id=by.user_id)
+    threads[4].title = b"not sealed"
+    threads[5].title = threads[6].title
+    threads[7].title = None
+    pass_ = gate.admit(alice, purpose="list", threads=threads)
+    with django_assert_num_queries(2):  # the keys, and who destroyed some of them
+        found = pass_.open_each(threads, "title")
+    for error, name in zip(found[:4], ("Alice", "Bob") * 2, strict=True):
+        assert isinstance(error, Shredded)
+        assert f"by {name}" in str(error)
+    assert isinstance(found[4], NotSealed)
+    assert isinstance(found[5], DecryptionError)
+    assert found[6:] == ["6", None]
+    with pytest.raises(Shredded):
+        pass_.open_all(threads, "title")
+    pass_ = gate.admit(alice, purpose="list", threads=threads[1:])
+    with pytest.raises(NotPermitted):
+        pass_.open_each(threads, "title")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -226,7 +258,7 @@ def test_no_repr_shows_what_is_inside(branch, alice, history):
     assert "flight" not in shown
 
 
-@pytest.mark.owner
+@pytest.mark.owner  # the trigger refuses even who owns the table
 def test_the_audit_log_cannot_be_changed(branch, alice):
     audit.record(alice, "login")
     for statement in ("UPDATE {} SET outcome = 'x'", "DELETE FROM {}"):

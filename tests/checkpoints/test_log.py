@@ -380,7 +380,7 @@ def test_operations_are_bound_to_their_row(make_thread):
     )
 
 
-@pytest.mark.owner
+@pytest.mark.owner  # the trigger refuses even who owns the table
 @pytest.mark.parametrize(
     ("model", "verb"),
     [(Checkpoint, "update"), (Checkpoint, "delete"), (CheckpointDelta, "update")],

@@ -115,7 +115,7 @@ WHO = Prepared("SELECT current_user::text, %(one)s::int")
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.owner
+@pytest.mark.owner  # who asks before and after somebody else
 def test_the_database_is_told_who_asks_before_a_prepared_statement(afresh):
     alone = {"one": 1}
     owner = WHO.execute(alone).fetchone()

@@ -13,7 +13,7 @@ from checkpoints.models import Branch, Checkpoint, CheckpointDelta, DataKey
 from checkpoints.pure import ops
 from tests.tampering import tamper
 
-pytestmark = [pytest.mark.django_db, pytest.mark.owner]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture

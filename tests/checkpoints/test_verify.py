@@ -32,6 +32,7 @@ from tests.checkpoints.verifying import (
 from tests.conftest import make_workspace
 from tests.tampering import tamper
 
+# `verify_checkpoints` is a command of the server's: it has the owner's rights.
 pytestmark = [pytest.mark.django_db, pytest.mark.owner]
 
 

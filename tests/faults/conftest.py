@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from django.db.models import Max
@@ -17,6 +21,7 @@ from checkpoints.models import Branch
 from tests.faults import judge
 from tests.faults.people import People, Script
 from tests.workers.conftest import (
+    ROOT,
     Workers,
     begin,
     everything_visible,
@@ -144,3 +149,43 @@ def _signal(pid: int, number: signal.Signals) -> bool:
 @pytest.fixture
 def storm(nursery, server, alice, bob) -> Callable[[int], Storm]:
     return lambda seed: Storm(nursery, server, [alice, bob], seed)
+
+
+@pytest.fixture
+def tree() -> Path:
+    """The code that other processes run."""
+    return ROOT
+
+
+@pytest.fixture
+def at_once(transactional_db, server, settings, tmp_path, tree, alice, bob):
+    """What two people met who did this at once: at_once([[("approve", pk), …]]).
+
+    Their process dies at the points of `dies_at`, once each.
+    """
+
+    def at_once(pairs, *, dies_at: str = "") -> list[str]:
+        who = [
+            {"id": by.user_id, "workspace": str(by.workspace_id), "name": by.name}
+            for by in (alice, bob)
+        ]
+        orders = [
+            [(verb, str(pk), by) for (verb, pk), by in zip(pair, who, strict=True)]
+            for pair in pairs
+        ]
+        (tmp_path / "pairs").write_text(json.dumps(orders))
+        done = subprocess.run(
+            [sys.executable, "tests/faults/deciders.py", str(tmp_path / "pairs")],
+            cwd=tree,
+            env=surroundings(settings, server)
+            | {
+                "HOLDPOINT_FAILPOINTS": dies_at,
+                "HOLDPOINT_FAILPOINTS_REACHED": str(tmp_path),
+            },
+            text=True,
+            stdout=subprocess.PIPE,
+        )
+        assert done.returncode == (-signal.SIGKILL if dies_at else 0)
+        return done.stdout.split()
+
+    return at_once

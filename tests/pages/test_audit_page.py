@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection, connections
+from django.db.models import UUIDField
 from django.test import AsyncClient
 
+from agents.models import Decision
+from agents.pages.audit.find import ACTIONS, OBJECTS
 from checkpoints import audit, audit_chain, gate
 from checkpoints.access import Reason, Role
-from checkpoints.models import AuditEvent, AuditLink
-from checkpoints.pure import audit_proof
+from checkpoints.ids import uuid7
+from checkpoints.models import AuditEvent, AuditLink, RetentionTask, WorkspaceKey
+from checkpoints.pure import audit_file, audit_proof
+from tests.tampering import tamper
 
 pytestmark = pytest.mark.django_db
 
+ROOT = Path(__file__).resolve().parents[2]
 EVERYONE_ELSE = [Role.VIEWER, Role.OPERATOR]
 
 
@@ -146,6 +156,46 @@ def test_a_person_and_an_object_can_be_asked_for(client, log, bob):
     assert "Bob cancel" not in page
 
 
+@pytest.fixture
+def over_days(alice):
+    """Events of four days: n in the order of positions, not quite that of times."""
+    for n, at in enumerate(
+        (
+            "2026-03-01 00:00:00",
+            "2026-03-01 23:59:59.999999",
+            "2026-03-02 00:00:20",
+            "2026-03-01 23:59:58",  # written after what is later
+            "2026-03-02 12:00:00",
+            "2026-03-03 00:00:00",
+            "2026-03-04 09:00:00",
+        )
+    ):
+        audit.record(alice, "message", n=n)
+        assert tamper(
+            "UPDATE checkpoints_auditevent SET at = %s WHERE detail = %s",
+            [f"{at}+00", f'{{"n": {n}}}'],
+        )
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [
+        ("", "", "6543210"),
+        ("2026-03-01", "2026-03-01", "310"),
+        ("2026-03-02", "2026-03-02", "42"),
+        ("2026-03-02", "", "6542"),
+        ("", "2026-03-02", "43210"),
+        ("2026-03-03", "2026-03-04", "65"),
+        ("2026-03-05", "", ""),
+        ("", "2026-02-28", ""),
+        ("2026-03-04", "2026-03-01", ""),
+    ],
+)
+def test_days_are_taken_whole_and_in_utc(client, over_days, since, until, found):
+    page = client.get("/audit/", {"since": since, "until": until}).content.decode()
+    assert "".join(re.findall(r"n (\d+)</span>", page)) == found
+
+
 def test_pages_go_on_where_the_last_one_ended(client, alice):
     for n in range(120):
         audit.record(alice, "message", n=n)
@@ -163,6 +213,59 @@ def test_pages_go_on_where_the_last_one_ended(client, alice):
     assert newer
     back = client.get("/audit/" + newer[1].replace("&amp;", "&")).content.decode()
     assert re.findall(r"n (\d+)</span>", back) == [str(n) for n in range(69, 19, -1)]
+
+
+def test_every_action_that_is_recorded_can_be_asked_for():
+    """What the code says, and what it makes of a kind, a verdict or a task."""
+    said = {
+        *(f"ask_{what}" for what in RetentionTask.What),
+        *Decision.Verdict,
+        *("login", "logout", "pin", "unpin", "hold", "lift"),
+    }
+    for path in (*ROOT.rglob("agents/**/*.py"), *ROOT.rglob("checkpoints/**/*.py")):
+        if "tests" not in path.parts:
+            said |= set(recorded_in(path))
+    assert {"open", "key_rewrap", "policy_remove", "take_over"} <= said
+    assert said == set(ACTIONS)
+
+
+def recorded_in(path: Path) -> Iterator[str]:
+    """The actions that a module names where it records."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case (
+                ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Name(id="audit" | "sign_in"), attr="record"
+                    ),
+                    args=[_, ast.Constant(value=str(action)), *_],
+                )
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="audit"), attr="record_each"),
+                    args=[ast.Constant(value=str(action)), *_],
+                )
+            ):
+                yield action
+            case ast.Call(
+                func=ast.Name(id="_record"),
+                args=[_, ast.Constant(value=str(action)), _],
+            ):  # the admin's
+                yield action
+
+
+def test_whatever_an_event_is_about_is_found_by_its_id(client, auditor):
+    for label in OBJECTS:
+        model = apps.get_model(label)
+        if isinstance(model._meta.pk, UUIDField):
+            obj = model(pk=uuid7())
+            audit.record(auditor, "export", obj=obj, purpose=label[:60])
+            page = text(client.get(f"/audit/?object_id={obj.pk}"))
+            assert f"export {OBJECTS[label]}" in page, label
+    rewrap = WorkspaceKey.objects.unscoped(Reason.TEST).get()
+    audit.record_each("key_rewrap", [rewrap], via="command")
+    assert "key rewrap workspace key" in text(
+        client.get(f"/audit/?object_id={rewrap.pk}&action=key_rewrap")
+    )
 
 
 def test_odd_addresses_are_no_trouble(client, log):
@@ -219,25 +322,52 @@ def test_a_broken_chain_is_named_with_its_first_bad_row(client, log):
     assert "the hash is another event" in opened
 
 
-def test_a_part_that_holds_does_not_mend_what_is_before_it(log, alice):
-    whose = log.thread.workspace
-    for first, bad in ((1, 2), (3, None)):
+@pytest.fixture
+def verified(log, alice):
+    """Writes down what a verification found, from a row on; then says how the log stands."""
+
+    def verified(first: int, bad: int | None = None, *, last: int = 1000):
         audit.record(
             alice,
             "verify_audit",
-            obj=whose,
+            obj=log.thread.workspace,
+            outcome="broken" if bad else "ok",
             first=first,
-            number=5,
+            number=last,
             bad=bad,
             what="altered" if bad else None,
         )
-    state = audit_chain.last_verified(whose.pk)
-    assert state
-    assert (state.bad, state.fault) == (2, True)
-    audit.record(alice, "verify_audit", obj=whose, first=1, number=6)
-    mended = audit_chain.last_verified(whose.pk)
-    assert mended
-    assert not mended.fault
+        state = audit_chain.last_verified(log.thread.workspace_id)
+        assert state
+        return state.bad
+
+    return verified
+
+
+def test_a_part_that_holds_does_not_mend_what_is_before_it(verified):
+    assert verified(1, bad=20) == 20
+    for _ in range(25):  # however often
+        assert verified(30) == 20
+    assert verified(1) == 0
+
+
+def test_a_part_that_holds_mends_what_is_in_it(verified):
+    assert verified(1, bad=20) == 20
+    assert verified(30, bad=70) == 70
+    assert verified(50) == 20
+    assert verified(80) == 20
+    assert verified(20) == 0
+
+
+def test_what_a_broken_chain_leaves_sound_is_not_overstated(client, verified):
+    verified(1, bad=20)
+    assert "Rows 1 to 19 are sound" in text(client.get("/audit/"))
+    verified(5, bad=6)
+    assert "Row 5 is sound" in text(client.get("/audit/"))
+    verified(6, bad=6)
+    page = text(client.get("/audit/"))
+    assert "sound" not in page
+    assert "Row 6 and what comes after it" in page
 
 
 # Downloads
@@ -248,7 +378,7 @@ def test_a_download_proves_itself_and_is_recorded(client, log, auditor, kind):
     response = client.get(f"/audit/export.{kind}")
     assert response["Content-Disposition"] == f'attachment; filename="audit.{kind}"'
     lines = b"".join(response).decode().splitlines(keepends=True)
-    reads = audit_proof.read_csv if kind == "csv" else audit_proof.read_jsonl
+    reads = audit_file.read_csv if kind == "csv" else audit_file.read_jsonl
     verdict = audit_proof.verify(reads(lines))
     assert verdict.fault is None
     assert verdict.head == audit_chain.head_of(log.thread.workspace_id)
@@ -275,5 +405,5 @@ def test_a_server_sends_it_piece_by_piece(log, auditor):
     # In a thread of its own: Playwright keeps a loop in the main one.
     with ThreadPoolExecutor(1) as thread:
         body = thread.submit(lambda: asyncio.run(fetch())).result().decode()
-    verdict = audit_proof.verify(audit_proof.read_jsonl(body.splitlines()))
+    verdict = audit_proof.verify(audit_file.read_jsonl(body.splitlines()))
     assert verdict.head.number == audit_chain.head_of(log.thread.workspace_id).number

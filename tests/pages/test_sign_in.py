@@ -208,6 +208,26 @@ def test_the_addresses_of_one_ipv6_network_are_one(alice):
     assert enter("alice", "alice", address="2001:db8:1::1").status_code == 302
 
 
+def test_ipv4_addresses_that_come_as_ipv6_ones_are_not_one_network(alice):
+    """As on a server that listens to both: else fifty failures would lock everyone out."""
+    for n in range(sign_in.PER_ADDRESS):
+        enter(f"name-{n}", "wrong", address="::ffff:192.0.2.1")
+    for address in ("::ffff:192.0.2.1", "192.0.2.1"):
+        assert enter("alice", "alice", address=address).status_code == 429
+    assert enter("alice", "alice", address="::ffff:192.0.2.2").status_code == 302
+    assert {event.address for event in events()} == {"192.0.2.1", "192.0.2.2"}
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [("", None), ("unknown", None), ("x:1", None), ("fe80::1%eth0", "fe80::1")],
+)
+def test_an_address_that_is_none_stops_nobody(alice, told, kept):
+    enter("alice", "wrong", address=told)
+    assert enter("alice", "alice", address=told).status_code == 302
+    assert {event.address for event in events()} == {kept}
+
+
 def test_signing_in_forgets_the_failures_of_the_name(alice):
     for _ in range(3):
         fail("alice", sign_in.PER_NAME - 1)

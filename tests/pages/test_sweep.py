@@ -254,8 +254,8 @@ FORMS = {name: route for name, route in ROUTES.items() if route.send}
 # They show nothing that was opened, and may be kept by browsers.
 NOT_OPENED = {"healthz", "readyz", "metrics"}
 
-# Pages of others, which have their own tests: test_admin.py.
-OTHERS = ("admin:", "django_rq:")
+# Pages of others, and the API, which have their own tests: test_admin.py, test_api.py.
+OTHERS = ("admin:", "django_rq:", "api:", "api_")
 
 
 def registered() -> Iterator[tuple[str, URLPattern]]:

@@ -111,7 +111,8 @@ class Workers:
 
     command: tuple[str, ...] = ("manage.py", "worker", "--pool")
 
-    def __init__(self, env: dict[str, str], log: Path) -> None:
+    def __init__(self, env: dict[str, str], log: Path, *, root: Path = ROOT) -> None:
+        self.root = root
         self._owners = {"DATABASE_URL": env["DATABASE_URL"]}
         self.env = as_role(env, DatabaseRole.WORKER)
         self.web_env = as_role(env, DatabaseRole.WEB)
@@ -130,7 +131,7 @@ class Workers:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, *self.command, str(pool), *options],
-                cwd=ROOT,
+                cwd=self.root,
                 env={**self.env, **env},
                 stdout=log,
                 stderr=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from io import StringIO
 from typing import Any
 
@@ -19,6 +20,7 @@ from agents.runs.edits import ForkEdits
 from checkpoints.errors import CheckpointsError
 from checkpoints.log.threads import create_thread
 from checkpoints.models import Branch, Checkpoint, Thread
+from tests.conftest import as_owner
 from tests.workers.conftest import kinds
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +28,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def page(person, run: Run, step: int) -> str:
     client = Client()
-    client.force_login(User.objects.get(pk=person.user_id))
+    with as_owner():
+        client.force_login(User.objects.get(pk=person.user_id))
     checkpoint = Checkpoint.objects.get(branch=run.branch_id, step=step)
     answer = client.get(f"/threads/{run.thread_id}/at/{checkpoint.pk}/")
     assert answer.status_code == 200
@@ -126,10 +129,8 @@ def load(tmp_path, text: str) -> str:
     file = tmp_path / "log.json"
     file.write_text(text)
     out = StringIO()
-    try:
+    with as_owner(), suppress(CommandError):  # a command of the server's
         call_command("import_chat", str(file), stdout=out, stderr=out)
-    except CommandError:
-        pass
     return out.getvalue()
 
 

@@ -34,7 +34,7 @@ from tests.workers.web import Visitor, web
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slow,
-    pytest.mark.owner,
+    pytest.mark.owner,  # looks through everything, as a dump does; the others are processes
 ]
 
 

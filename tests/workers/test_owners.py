@@ -13,6 +13,7 @@ from checkpoints import gate
 from checkpoints.access import Reason, Role
 from checkpoints.errors import NotPermitted
 from checkpoints.models import AuditEvent, Grant, Membership
+from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def admin(join) -> Client:
     """A browser of somebody who administers Holdpoint."""
-    root = User.objects.create_superuser("root", password="root")
     client = Client()
-    client.force_login(root)
+    with as_owner():
+        client.force_login(User.objects.create_superuser("root", password="root"))
     return client
 
 
@@ -233,15 +234,17 @@ def test_the_next_opening_of_the_person_is_refused(way, begin, alice, bob, admin
 def test_who_is_let_in_again_does_not_get_the_grant_back(begin, alice, admin):
     run = begin()
     leave("switched off", alice, admin)
-    User.objects.filter(pk=alice.user_id).update(is_active=True)
+    with as_owner():
+        User.objects.filter(pk=alice.user_id).update(is_active=True)
     assert fresh(run).needs_owner
 
 
 def test_only_who_may_change_grants_revokes_them(begin, alice):
     run = begin()
-    User.objects.filter(pk=alice.user_id).update(is_staff=True)
     client = Client()
-    client.force_login(User.objects.get(pk=alice.user_id))
+    with as_owner():
+        User.objects.filter(pk=alice.user_id).update(is_staff=True)
+        client.force_login(User.objects.get(pk=alice.user_id))
     client.post(
         "/admin/checkpoints/grant/",
         {"action": "revoke", "_selected_action": run.grant_id},

@@ -80,6 +80,13 @@ def test_a_ring_that_nobody_heard_is_repeated_later_and_later(begin):
     assert run.rings == 2
 
 
+def test_a_clock_that_goes_back_keeps_no_ring_from_being_repeated(begin):
+    run = begin()
+    Run.objects.filter(pk=run.pk).update(rung_at=FAR_OFF)
+    assert reaper.sweep().rung == 1
+    assert reaper.sweep().rung == 0
+
+
 def test_a_run_that_is_not_due_is_neither_rung_for_nor_taken(begin):
     run = begin()
     Run.objects.filter(pk=run.pk).update(wake_at=FAR_OFF, rung_at=LONG_AGO)

@@ -7,13 +7,14 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.management import lookups
 from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
 from checkpoints.log import archive as archives
 from checkpoints.log import archive_care, expire, source
 from checkpoints.log.restore import restore
-from checkpoints.models import Archive, Thread
+from checkpoints.models import Archive
 from checkpoints.stores import configured
 
 
@@ -69,25 +70,25 @@ class Command(BaseCommand):
             "export": self._export,
             "keys": self._keys,
         }[options["part"]]
-        part(options)
+        try:
+            part(options)
+        except CheckpointsError as problem:
+            raise CommandError(str(problem)) from None
 
     def _thread(self, options: dict[str, Any]) -> None:
         for thread_id in options["threads"]:
-            thread = (
-                Thread.objects.unscoped(Reason.COMMAND).filter(pk=thread_id).first()
-            )
-            if thread is None:
-                raise CommandError(f"There is no thread {thread_id} here.")
-            try:
-                if thread.pruned_at is not None and options["prune"]:
-                    self.stdout.write(f"{thread_id}: archived already")
-                    continue
-                archive = archives.write(thread_id, via="command")
-                gone = options["prune"] and expire.prune(
-                    archive, work=WORK, via="command"
+            thread = lookups.thread(thread_id)
+            if thread.pruned_at is not None and options["prune"]:
+                self.stdout.write(f"{thread_id}: archived already")
+                continue
+            archive = archives.write(thread_id, via="command")
+            gone = options["prune"] and expire.prune(archive, work=WORK, via="command")
+            if options["prune"] and not gone:
+                raise CommandError(
+                    f"{thread_id}: it went on meanwhile, or its archive did not stay as"
+                    " it was verified. It keeps its content, and the archive was given"
+                    " up; run this again."
                 )
-            except CheckpointsError as problem:
-                raise CommandError(str(problem)) from None
             self.stdout.write(
                 f"{thread_id}: {archive.steps:,} steps, {archive.size:,} bytes in"
                 f" {archive.object_name}{'; its content went' if gone else ''}"
@@ -114,7 +115,7 @@ class Command(BaseCommand):
             return
         found = Archive.objects.unscoped(Reason.COMMAND).select_related("workspace")
         if options["workspace"]:
-            found = found.filter(workspace__slug=options["workspace"])
+            found = found.filter(workspace=lookups.workspace(options["workspace"]))
         for archive in found.order_by("created_at").iterator():
             self.stdout.write(
                 f"{archive.pk}  {archive.created_at:%Y-%m-%d}  {archive.status:8} "
@@ -147,16 +148,20 @@ class Command(BaseCommand):
         kept = Archive.objects.unscoped(Reason.COMMAND).filter(
             status__in=archive_care.KEPT
         )
-        count = 0
+        done = failed = 0
         for archive in kept.order_by("created_at").iterator():
             try:
                 archive_care.write_keys_anew(archive)
             except CheckpointsError as problem:
-                raise CommandError(f"{archive.object_name}: {problem}") from None
-            count += 1
+                failed += 1
+                self.stderr.write(f"{archive.object_name}: {problem}")
+            else:
+                done += 1
         self.stdout.write(
-            f"The keys of {count:,} archives are as the database has them."
+            f"The keys of {done:,} archives are as the database has them."
         )
+        if failed:
+            raise CommandError(f"{failed:,} were left as they are; run this again.")
 
     def _source(self, name: str) -> source.Source:
         path = Path(name)

@@ -31,7 +31,6 @@ from checkpoints.models import Branch, DataKey, Workspace
 
 EVERY = 2.0  # seconds between two lines of progress
 SHOWN = 50  # workspaces that `status` lists
-LONGEST = 36_500  # days
 YOUNG = 1.0  # days; what a rotation leaves alone unless it is told otherwise
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agents.management import lookups
 from agents.runs.retention import WORK
 from checkpoints.access import Reason
 from checkpoints.errors import CheckpointsError
@@ -32,15 +33,11 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        workspaces = list(Workspace.objects.order_by("slug"))
-        if options["workspace"]:
-            known = [one.slug for one in workspaces]
-            workspaces = [one for one in workspaces if one.slug == options["workspace"]]
-            if not workspaces:
-                raise CommandError(
-                    f"No workspace is called {options['workspace']!r}; there are:"
-                    f" {', '.join(known) or 'none yet'}."
-                )
+        workspaces = (
+            [lookups.workspace(options["workspace"])]
+            if options["workspace"]
+            else list(Workspace.objects.order_by("slug"))
+        )
         for workspace in workspaces:
             if options["part"] == "status":
                 self._status(workspace)

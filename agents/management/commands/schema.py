@@ -9,9 +9,9 @@ from uuid import UUID
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.errors import UnknownAgent
+from agents.management import lookups
 from agents.runs.migrate import migrate_heads, standings
 from agents.tools import Agent, registry
-from checkpoints.models import Workspace
 
 EVERY = 5.0  # seconds between two lines of progress
 LINE = "{:<20} {:<28} {:>8} {:>9} {:>6}  {}"
@@ -43,7 +43,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        workspace = self._workspace(options["workspace"])
+        slug = options["workspace"]
+        workspace = None if slug is None else lookups.workspace(slug).pk
         agents = self._agents(options["agent"])
         if options["action"] == "status":
             self._status(workspace, options["agent"])
@@ -103,15 +104,6 @@ class Command(BaseCommand):
             return [registry.agent(name)]
         except UnknownAgent as error:
             raise CommandError(str(error)) from None
-
-    def _workspace(self, slug: str | None) -> UUID | None:
-        if slug is None:
-            return None
-        known = {one.slug: one.pk for one in Workspace.objects.all()}
-        if slug not in known:
-            named = ", ".join(sorted(known)) or "none yet"
-            raise CommandError(f"No workspace is called {slug!r}; there are: {named}.")
-        return known[slug]
 
 
 def _said(agent: str, version: int) -> str:

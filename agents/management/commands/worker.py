@@ -14,8 +14,9 @@ from agents.runs.pool import GRACE, Pool
 from agents.runs.roster import MB
 from agents.runs.worker import Span
 from checkpoints import memory, stores
+from checkpoints.db.checks import require_role
 from checkpoints.errors import KeysUnavailable, StoreUnavailable, WrongStore
-from checkpoints.keys import checks
+from checkpoints.keys.checks import require_keks
 from checkpoints.stores.mark import require_same
 
 logger = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Command(BaseCommand):
             ("--max-mb", max_mb),
         ):
             _require(name, value, least=0)
-        _require_keys()
+        _require_role_and_keys()
         _require_store()
         memory.settle()  # before the workers are forked, so that they share it
         span = Span(turns=max_runs, memory=max_mb * MB)
@@ -90,18 +91,22 @@ def _require(name: str, value: float, *, least: int) -> None:
         raise CommandError(f"{name} {value:g} must be {least} or more.")
 
 
-def _require_keys() -> None:
-    """Raises CommandError when a key is missing that rows are under: no run is begun.
+def _require_role_and_keys() -> None:
+    """Raises CommandError when this process is not held to its database role, or a key
+    is missing that rows are under: no run is begun.
 
     Where that cannot be found out yet, it waits: as the workers would.
     """
     said = False
     while True:
         try:
-            checks.require_keks()
+            require_role()
+            require_keks()
         except (OperationalError, InterfaceError, KeysUnavailable) as error:
             if not said:
-                logger.warning("waiting for the keys (%s)", type(error).__name__)
+                logger.warning(
+                    "waiting for database and keys (%s)", type(error).__name__
+                )
             said = True
             connections.close_all()
             time.sleep(RETRY)  # nothing is claimed yet; a signal ends it

@@ -15,6 +15,11 @@ from checkpoints.models import AuditEvent
 
 PAGE = 50  # rows
 LAST_POSITION = 2**63 - 1
+# A row is given its position and its time at once, so that of two events so far apart the
+# later one has the greater position. With that, a page is read from where its dates are,
+# not from the newest event on. (Asked by itself: under row security PostgreSQL does not
+# look up in an index what a subquery gives.)
+APART = timedelta(minutes=1)
 
 # The filter's choices; "" is any.
 OUTCOMES = ("ok", "refused", "broken")
@@ -27,9 +32,15 @@ OBJECTS = {
     "checkpoints.apitoken": "API token",
     "checkpoints.workspace": "workspace",
     "checkpoints.membership": "membership",
+    "checkpoints.group": "group",
+    "checkpoints.workspacekey": "workspace key",
+    "checkpoints.retentionpolicy": "retention policy",
+    "checkpoints.retentiontask": "retention task",
+    "agents.agent": "agent",
     "agents.run": "run",
     "agents.approval": "approval",
     "auth.user": "user",
+    "auth.group": "permission group",
 }
 # Every action that is recorded, with its icon.
 ACTIONS = {
@@ -53,13 +64,23 @@ ACTIONS = {
     "halt": "stop",
     "lift": "run",
     "interrupt": "stop",
-    "import_chat": "import",
     "import": "import",
     "export": "out",
+    "ask_archive": "out",
+    "ask_restore": "undo",
+    "ask_shred": "x",
+    "ask_sweep": "x",
     "archive": "out",
     "restore": "undo",
     "prune": "x",
     "shred": "x",
+    "pin": "pin",
+    "unpin": "pin",
+    "hold": "lock",
+    "lift": "lock",
+    "policy": "policy",
+    "policy_remove": "policy",
+    "key_rewrap": "lock",
     "key_rotate": "lock",
     "key_destroy": "lock",
     "revoke": "lock",
@@ -109,7 +130,9 @@ class Filters:
     def any(self) -> bool:
         return any(self.__dict__.values())
 
-    def apply(self, events: ScopedQuerySet[AuditEvent]) -> ScopedQuerySet[AuditEvent]:
+    def events(self, principal: UserPrincipal) -> ScopedQuerySet[AuditEvent]:
+        """Those of the principal's workspace that the filters leave."""
+        everything = events = AuditEvent.objects.for_user(principal)
         for column in ("action", "outcome", "via"):
             if value := getattr(self, column):
                 events = events.filter(**{column: value})
@@ -124,9 +147,17 @@ class Filters:
         if self.object_id:
             events = events.filter(object_id=self.object_id)
         if self.since:
-            events = events.filter(at__gte=_midnight(self.since))
+            begins = _midnight(self.since)
+            events = events.filter(at__gte=begins)
+            before = everything.filter(at__lt=begins - APART).order_by("-at").first()
+            if before is not None:
+                events = events.filter(position__gt=before.position)
         if self.until:
-            events = events.filter(at__lt=_midnight(self.until) + timedelta(days=1))
+            ends = _midnight(self.until) + timedelta(days=1)
+            events = events.filter(at__lt=ends)
+            after = everything.filter(at__gte=ends + APART).order_by("at").first()
+            if after is not None:
+                events = events.filter(position__lt=after.position)
         return events
 
 
@@ -143,9 +174,7 @@ class Page:
 def page_of(principal: UserPrincipal, filters: Filters, query: QueryDict) -> Page:
     """The page before or after a position; the one with the event that is opened; or
     the newest."""
-    events = filters.apply(AuditEvent.objects.for_user(principal)).select_related(
-        "actor", "link"
-    )
+    events = filters.events(principal).select_related("actor", "link")
     newer, older = _position(query.get("after")), _position(query.get("before"))
     opened = _uuid(query.get("open", ""))
     if opened and not newer and not older:

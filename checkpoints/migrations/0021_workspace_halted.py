@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0019_grants_of_tokens")]
+    dependencies = [("checkpoints", "0020_audit_by_date")]
 
     operations = [
         migrations.AddField(

@@ -1,0 +1,109 @@
+"""Copies of this tree with one protection taken out, for workers and people to run.
+
+A suite that such a copy passes does not look where it should.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.workers.conftest import ROOT
+
+PARTS = ("agents", "checkpoints", "project", "templates", "tests")
+
+
+@dataclass(frozen=True)
+class Change:
+    """`was` becomes `becomes`, `times` times, in one file."""
+
+    path: str
+    was: str
+    becomes: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Mutant:
+    breaks: str
+    changes: tuple[Change, ...]
+
+    def grow(self, folder: Path) -> Path:
+        """The root of the copy."""
+        ignored = shutil.ignore_patterns("__pycache__", "golden", "browser", "pages")
+        shutil.copy(ROOT / "manage.py", folder)
+        for part in PARTS:
+            ignore = ignored if part == "tests" else None
+            shutil.copytree(ROOT / part, folder / part, ignore=ignore)
+        for change in self.changes:
+            file = folder / change.path
+            text = file.read_text()
+            found = text.count(change.was)
+            assert found == change.times, f"{change} is not for {found} times"
+            file.write_text(text.replace(change.was, change.becomes))
+        return folder
+
+
+FENCE = Mutant(
+    "the fence",
+    (Change("checkpoints/log/append.py", "      AND fence = %(fence)s\n", ""),),
+)
+CLAIM = Mutant(
+    "the claim's compare-and-set",
+    (
+        Change(
+            "agents/runs/claim.py",
+            "status__in=[Run.Status.READY, Run.Status.RUNNING]",
+            "status__isnull=False",
+            times=2,
+        ),
+    ),
+)
+_DECIDE = "agents/approvals/decide.py"
+_BRANCH = """\
+    branch = Branch.objects.for_user(by).select_for_update(no_key=True, of=("self",))
+    if branch.filter(pk=approval.branch_id).first() is None:
+        raise NotEligible("This thread is not shared with you.")
+"""
+_ROW = """\
+    row = Approval.objects.for_user(by).select_for_update(no_key=True, of=("self",))
+    found = row.get(pk=approval.pk)
+"""
+_RUN = """\
+    run = Run.objects.for_user(by).select_for_update(no_key=True, of=("self",))
+    live = run.get(pk=approval.run_id).is_live
+"""
+# What is missing shows when two meet, so each takes its time.
+_SLOWLY = "import time\n{0}time.sleep(0.05)\n{0}"
+ORDER = Mutant(
+    "the order of the locks",
+    (
+        Change(
+            _DECIDE,
+            _BRANCH + _RUN + _ROW,
+            f"{_ROW}    {_SLOWLY.format('    ').rstrip(' ')}{_RUN}{_BRANCH}",
+        ),
+    ),
+)
+_PENDING = "        if Approval.objects.pending().filter(run=run).exists():\n"
+LOCKS = Mutant(
+    "the locks of a decision",
+    (
+        Change(
+            _DECIDE,
+            _BRANCH + _RUN,
+            "    live = Run.objects.for_user(by).get(pk=approval.run_id).is_live\n",
+        ),
+        Change(
+            "agents/wake.py",
+            'Run.objects.select_for_update(no_key=True, of=("self",))',
+            "Run.objects.all()",
+        ),
+        Change(
+            "agents/wake.py",
+            _PENDING,
+            f"        {_SLOWLY.format('        ')}{_PENDING.lstrip(' ')}",
+        ),
+    ),
+)

@@ -1,0 +1,114 @@
+"""Each protection is needed: without it, these tests find something; with it, nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import queue
+from agents.models import Run
+from checkpoints.clock import ClockTimestamp
+from checkpoints.models import Branch
+from tests.faults import journal, judge
+from tests.faults.conftest import Nursery
+from tests.faults.mutants import CLAIM, FENCE, LOCKS, ORDER, Mutant
+from tests.faults.people import Script
+from tests.workers.conftest import ROOT, ended, pending, surroundings, wait_until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+def as_it_is_and(mutant: Mutant) -> Any:
+    return pytest.mark.parametrize(
+        "mutant", [None, mutant], ids=["as it is", f"without {mutant.breaks}"]
+    )
+
+
+@pytest.fixture
+def tree(mutant, tmp_path) -> Path:
+    if mutant is None:
+        return ROOT
+    (tmp_path / "tree").mkdir()
+    return mutant.grow(tmp_path / "tree")
+
+
+@pytest.fixture
+def nursery(transactional_db, server, settings, tmp_path, tree):
+    running = Nursery(surroundings(settings, server), tmp_path / "journal", root=tree)
+    yield running
+    running.stop()
+
+
+@as_it_is_and(FENCE)
+def test_a_holder_that_wakes_up_late_appends_nothing(mutant, nursery, begin, server):
+    memory = judge.Memory()
+    server.services.answer = Script()
+    # So that it is stopped within its call of the model, and its successor is there
+    # still when it goes on.
+    server.fault("slow", times=None, seconds=1.0)
+    first = nursery.start(1)
+    run = begin("trip 1: look")
+    wait_until(lambda: journal.read(nursery.log)[0])
+    time.sleep(0.3)
+    [late] = nursery.children(first)
+    os.kill(late, signal.SIGSTOP)
+    Branch.objects.update(lease_until=ClockTimestamp())
+    nursery.start(1)
+    wait_until(lambda: len(journal.read(nursery.log)[0]) == 2)
+    os.kill(late, signal.SIGCONT)
+    wait_until(lambda: ended(run))
+    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+    assert bool(found) == (mutant is not None), found
+
+
+@as_it_is_and(CLAIM)
+def test_what_is_over_is_not_begun_again(mutant, nursery, begin, server):
+    memory = judge.Memory()
+    server.services.answer = Script()
+    nursery.start(1)
+    run = begin("trip 1: look")
+    wait_until(lambda: ended(run))
+    memory.look()
+    queue.ring(run.pk, fence=0, n=1000)  # delivered once more
+    following = begin("trip 2: look")
+    wait_until(lambda: ended(following))
+    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+    assert bool(found) == (mutant is not None), found
+
+
+TIMES = 6  # two threads do not meet each time
+
+
+@as_it_is_and(ORDER)
+def test_deciding_and_cancelling_at_once_wait_for_one_another(
+    mutant, at_once, begin, work, server
+):
+    server.services.answer = Script()
+    runs = [begin(f"trip {n}: dear") for n in range(TIMES)]
+    work()
+    met = at_once(
+        [[("approve", pending(run)[0].pk), ("cancel", run.pk)] for run in runs]
+    )
+    assert len(met) == 2 * TIMES
+    fine = {"done", "AlreadyDecided"}
+    assert bool(set(met) - fine) == (mutant is not None), met
+    assert "done" in met
+
+
+@as_it_is_and(LOCKS)
+def test_of_the_last_two_decisions_at_once_one_wakes_the_run(
+    mutant, at_once, begin, work, server
+):
+    server.services.answer = Script()
+    runs = [begin(f"trip {n}: two") for n in range(TIMES)]
+    work()
+    met = at_once([[("approve", each.pk) for each in pending(run)] for run in runs])
+    assert met == ["done"] * 2 * TIMES
+    # Nobody works on them, and no reaper sweeps.
+    left = Run.objects.filter(status="waiting").count()
+    assert bool(left) == (mutant is not None)
