@@ -78,7 +78,7 @@ def lift(workspace_id: UUID, *, by: UserPrincipal | None) -> bool:
             Run.objects.filter(
                 workspace_id=workspace_id, status=Run.Status.READY
             ).update(rings=0, rung_at=None)
-            _record("lift", workspace_id, by)
+            _record("halt_lift", workspace_id, by)
     return bool(lifted)
 
 

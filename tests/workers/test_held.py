@@ -109,7 +109,7 @@ def test_the_kill_switch_stops_all_runs_and_nothing_is_lost(begin, work, server,
     work()
     assert {status_of(before), status_of(after)} == {"succeeded"}
     actions = AuditEvent.objects.filter(object_type="checkpoints.workspace")
-    assert sorted(actions.values_list("action", flat=True)) == ["halt", "lift"]
+    assert sorted(actions.values_list("action", flat=True)) == ["halt", "halt_lift"]
 
 
 def test_only_an_admin_has_the_kill_switch_and_viewers_pause_nothing(begin, alice):

@@ -62,7 +62,7 @@ ACTIONS = {
     "pause": "clock",
     "resume": "run",
     "halt": "stop",
-    "lift": "run",
+    "halt_lift": "run",
     "interrupt": "stop",
     "import": "import",
     "export": "out",
