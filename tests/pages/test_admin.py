@@ -217,7 +217,7 @@ def sealed() -> Iterator[str]:
 def test_every_model_is_registered_and_marked_read_only_but_for_people():
     assert set(OURS) <= set(admin.site._registry)
     changeable = {m.__name__ for m in set(OURS) - set(HISTORY)}
-    assert changeable == {"Workspace", "Membership", "Group", "Agent"}
+    assert changeable == {"Workspace", "Membership", "Group", "Agent", "Price"}
     assert all(isinstance(admin.site._registry[model], ScopedAdmin) for model in OURS)
 
 
