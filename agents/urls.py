@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver
 
-from agents.pages import fork, runs, shell, start, tokens
+from agents.pages import control, fork, runs, shell, start, tokens
 from agents.pages.audit import views as audit
 from agents.pages.inbox import views as inbox
 from agents.pages.retention import urls as retention
@@ -19,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *fork.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,
+    *control.urlpatterns,
     *audit.urlpatterns,
     *retention.urlpatterns,
     *tokens.urlpatterns,

@@ -20,12 +20,12 @@ _texts = _text.messages()
 _began: list[float] = []
 
 
-@DBOS.step()
+@DBOS.step()  # type: ignore[untyped-decorator,unused-ignore]  # DBOS may not be installed
 def _note() -> str:
     return next(_texts)
 
 
-@DBOS.workflow()
+@DBOS.workflow()  # type: ignore[untyped-decorator,unused-ignore]  # DBOS may not be installed
 def _steps(times: int) -> None:
     for _ in range(times):
         began = time.perf_counter()
@@ -33,12 +33,12 @@ def _steps(times: int) -> None:
         _began.append(time.perf_counter() - began)
 
 
-@DBOS.workflow()
+@DBOS.workflow()  # type: ignore[untyped-decorator,unused-ignore]  # DBOS may not be installed
 def _start() -> float:
     return time.perf_counter()
 
 
-@DBOS.workflow()
+@DBOS.workflow()  # type: ignore[untyped-decorator,unused-ignore]  # DBOS may not be installed
 def _wait() -> float:
     DBOS.recv(timeout_seconds=60)
     return time.perf_counter()

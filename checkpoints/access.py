@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
@@ -73,6 +74,7 @@ class UserPrincipal:
     groups: frozenset[UUID] = frozenset()
     session: str = field(default="", repr=False)  # keyed hash, never the session key
     address: str = field(default="", repr=False)
+    halted_at: datetime | None = None  # of the workspace: nothing acts in it since
 
     @property
     def may_read(self) -> bool:

@@ -23,18 +23,18 @@ KIND = "application/problem+json"
 
 def problem(
     status: int,
-    code: str,
+    kind: str,
     detail: str,
     *,
     retry: bool = False,
     fields: Mapping[str, str] | None = None,
 ) -> HttpResponse:
-    """`code` is for programs, `detail` for people; `fields` says what is wrong with which."""
+    """`kind` is for programs, `detail` for people; `fields` says what is wrong with which."""
     body: dict[str, Any] = {
         "type": "about:blank",
-        "title": code.replace("_", " "),
+        "title": kind.replace("_", " "),
         "status": status,
-        "code": code,
+        "code": kind,
         "detail": detail,
         "retry": retry,
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Self
 
 from django.conf import settings
 from django.db import models
@@ -15,7 +16,14 @@ from checkpoints.models.fields import SealedField
 
 
 class RunQuerySet(ThreadScopedQuerySet["Run"]):
-    pass
+    def due(self) -> Self:
+        """Ready, and nothing holds them: no time to come, no person, no halt."""
+        return self.filter(
+            Q(wake_at=None) | Q(wake_at__lte=ClockTimestamp()),
+            status=Run.Status.READY,
+            paused_at=None,
+            workspace__halted_at=None,
+        )
 
 
 class Run(models.Model):
@@ -66,6 +74,11 @@ class Run(models.Model):
     )
     wake_at = models.DateTimeField(
         null=True, blank=True, help_text="Not to be claimed before this time."
+    )
+    paused_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="By a person: not to be claimed until it is resumed.",
     )
     worker = models.CharField(max_length=100, blank=True)
     steps = models.PositiveIntegerField(default=0)
@@ -151,9 +164,15 @@ class Run(models.Model):
         return self.status == self.Status.READY and bool(self.error_class)
 
     @property
+    def is_held(self) -> bool:
+        """Whether a person paused it: it goes on when one resumes it."""
+        return self.is_live and self.paused_at is not None
+
+    @property
     def shown_status(self) -> str:
         """The status as pages call it."""
-        return "paused" if self.is_paused else self.status
+        held = self.is_held and self.status == self.Status.READY
+        return "paused" if self.is_paused or held else self.status
 
 
 class ToolCall(models.Model):

@@ -68,6 +68,7 @@ def principal_of(request: HttpRequest) -> UserPrincipal | None:
         groups=groups,
         session=session_of(request),
         address=address_of(request),
+        halted_at=membership.workspace.halted_at,
     )
 
 

@@ -64,7 +64,7 @@ def _tag(found: Page, state: Health, filters: Filters) -> str:
             *state.tag(),
             *(
                 f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
-                f" {run.doing}"
+                f" {run.doing} {run.is_held}"
                 for run in found.runs
             ),
         ]

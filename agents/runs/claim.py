@@ -28,6 +28,10 @@ USED = ["steps", "tokens", "cost", "unpriced", "worked"]  # what the last holder
 MAX_ATTEMPTS = 5  # claims in a row that ended without a committed step
 
 
+class Held(Exception):
+    """A person paused the run, or the workspace is halted: nothing is to begin."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A run that this worker holds, and its branch as it stood when it was taken."""
@@ -65,11 +69,11 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
     """
     with unscoped(Reason.WORKER), transaction.atomic():
         run = (
-            Run.objects.select_related("branch", "agent_version__agent")
+            Run.objects.select_related("branch", "agent_version__agent", "workspace")
             .filter(pk=run_id, status__in=[Run.Status.READY, Run.Status.RUNNING])
             .first()
         )
-        if run is None:
+        if run is None or run.workspace.halted_at is not None:
             return None
         try:
             agent = registry.agent(run.agent_version.agent.name)
@@ -84,6 +88,7 @@ def claim(run_id: UUID, worker: str) -> Claim | None:
         started = Run.objects.filter(
             Q(wake_at=None) | Q(wake_at__lte=now),
             pk=run.pk,
+            paused_at=None,
             status__in=[Run.Status.READY, Run.Status.RUNNING],
         ).update(
             status=Run.Status.RUNNING,

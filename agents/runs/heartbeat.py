@@ -30,6 +30,7 @@ class Heartbeat:
     def __init__(self, claim: Claim) -> None:
         self.lost = False  # another holder took the branch
         self.cancel_requested = claim.run.cancel_requested
+        self.held = False  # by a person, or by the workspace's kill switch
         self._claim = claim
         self._over = threading.Event()
         self._thread = threading.Thread(
@@ -74,12 +75,15 @@ class Heartbeat:
         now = (
             Run.objects.for_run(self._claim.principal)
             .filter(pk=self._claim.run.pk)
-            .values_list("branch__fence", "cancel_requested")
+            .values_list(
+                "branch__fence", "cancel_requested", "paused_at", "workspace__halted_at"
+            )
             .first()
         )
         if now is None:
             return  # not committed yet, where a transaction of the caller's made it
-        fence, self.cancel_requested = now
+        fence, self.cancel_requested, paused_at, halted_at = now
+        self.held = paused_at is not None or halted_at is not None
         self.lost = fence != self._claim.branch.fence
 
     def _renew(self) -> None:

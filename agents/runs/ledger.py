@@ -16,10 +16,10 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.errors import ArgumentsDoNotFit
-from agents.models import ToolCall
+from agents.models import Run, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Call, Step, ToolOutcome
-from agents.runs.claim import Claim
+from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through
 from agents.tools import Tool, titles
 from agents.tools.secrets import capture
@@ -94,7 +94,7 @@ class Ledger:
         }
 
     def intend(self, row: ToolCall) -> None:
-        """Commit that the call is about to happen. Raises Fenced.
+        """Commit that the call is about to happen. Raises Fenced, and Held.
 
         The lock keeps the branch ours until this is committed: whoever takes it next
         sees the intent. The call's status must be what we judged it by, for the same
@@ -105,6 +105,7 @@ class Ledger:
         def act() -> None:
             with transaction.atomic():
                 self._lock()
+                self._require_free()
                 judged = self._calls().filter(pk=row.pk, status=was)
                 if not judged.update(
                     status=Status.EXECUTING,
@@ -121,6 +122,11 @@ class Ledger:
 
         see_through(act, happened=happened, patience=self._claim.lease)
         row.status, row.attempts = Status.EXECUTING, attempts
+
+    def _require_free(self) -> None:
+        run = Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk)
+        if not run.filter(paused_at=None, workspace__halted_at=None).exists():
+            raise Held
 
     def _lock(self) -> None:
         """Keep the branch ours until the transaction ends. Raises Fenced."""

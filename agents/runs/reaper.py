@@ -35,7 +35,9 @@ BATCH = 50
 RING_BACKOFF = """
     WITH due AS (
         SELECT id FROM agents_run
-        WHERE status = 'ready'
+        WHERE status = 'ready' AND paused_at IS NULL
+          AND NOT EXISTS (SELECT FROM checkpoints_workspace AS here
+                          WHERE here.id = workspace_id AND here.halted_at IS NOT NULL)
           AND (wake_at IS NULL OR wake_at <= clock_timestamp())
           AND (rung_at IS NULL OR
                rung_at > clock_timestamp() OR  -- the clock went back since
@@ -90,9 +92,7 @@ def end_leases(worker: str) -> int:
 
 def ready() -> list[UUID]:
     """Runs that a worker could take now, oldest first: for when rings cannot be heard."""
-    due = Run.objects.unscoped(Reason.WORKER).filter(
-        Q(wake_at=None) | Q(wake_at__lte=ClockTimestamp()), status=Run.Status.READY
-    )
+    due = Run.objects.unscoped(Reason.WORKER).due()
     return list(due.order_by("created_at").values_list("pk", flat=True)[:BATCH])
 
 

@@ -23,7 +23,7 @@ from agents.pure.engine import (
     advance,
 )
 from agents.runs import finish, incoming, limits, outcomes
-from agents.runs.claim import Claim, claim, give_back
+from agents.runs.claim import Claim, Held, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
@@ -97,7 +97,7 @@ class Runner:
             if heart.cancel_requested or self._progress.told.cancel_requested:
                 finish.cancel(held, self._progress.writer)
                 return
-            if self._stopping():
+            if heart.held or self._stopping():
                 give_back(held, blameless=True)
                 return
             if failure := limits.reached(held, self._progress):
@@ -177,6 +177,9 @@ class Runner:
             )
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))
+            return True
+        except Held:
+            give_back(self._claim, blameless=True)
             return True
         except CallInDoubt:
             return (

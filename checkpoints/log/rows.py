@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -17,6 +17,7 @@ from uuid import UUID
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db.models import BinaryField, Field, ForeignKey, Model, Q, QuerySet
+from django.utils.duration import duration_string
 
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.models import (
@@ -193,6 +194,8 @@ def plain(value: Any) -> Any:
             return b64encode(value).decode()
         case datetime():
             return value.isoformat()
+        case timedelta():
+            return duration_string(value)
         case UUID():
             return str(value)
         case Decimal():

@@ -18,6 +18,9 @@ class Workspace(models.Model):
     approvals_made = models.PositiveIntegerField(
         default=2000, help_text="Last number given to an approval: APR-2041."
     )
+    halted_at = models.DateTimeField(
+        null=True, editable=False, help_text="Nothing acts in the workspace since then."
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
 
     def __str__(self) -> str:

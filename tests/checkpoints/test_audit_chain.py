@@ -168,8 +168,7 @@ def test_a_row_slipped_in_among_what_waits_stops_no_linker(log, alice, other):
             "INSERT INTO checkpoints_auditpending (event_id, workspace_id, position)"
             " VALUES (%s, %s, 1) ON CONFLICT (event_id)"
             " DO UPDATE SET workspace_id = excluded.workspace_id",
-            event,
-            workspace_id,
+            [event, workspace_id],
         )
     audit_chain.link_pending()
     assert not PENDING.exists()
@@ -178,7 +177,7 @@ def test_a_row_slipped_in_among_what_waits_stops_no_linker(log, alice, other):
     # What was led astray is linked nowhere, and is named where it belongs.
     tamper(
         "UPDATE checkpoints_auditevent SET at = at - interval '2 minutes' WHERE id = %s",
-        elsewhere.event_id,
+        [elsewhere.event_id],
     )
     fault = audit_chain.verify_audit(other.workspace_id).fault
     assert fault is not None

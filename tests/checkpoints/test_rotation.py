@@ -43,6 +43,7 @@ def commanded(act: Callable[P, R]) -> Callable[P, R]:
 
 
 rewrap_all = commanded(rewrap.rewrap)
+rewrap_data_keys = commanded(rewrap.rewrap_data_keys)
 rotate_thread_keys = commanded(rotation.rotate_thread_keys)
 rotate_threads = commanded(rotation.rotate_threads)
 rotate_workspace_key = commanded(rotation.rotate_workspace_key)
@@ -403,11 +404,11 @@ def test_a_rotation_that_was_cut_short_goes_on_and_begins_no_other(
 @pytest.mark.django_db
 def test_of_two_rotations_the_newer_keeps_what_it_wrapped(make_thread, workspace):
     make_thread()
-    slower = rotation._replace_workspace_key(workspace, clock.now(), "command", None)
-    faster = rotation._replace_workspace_key(workspace, clock.now(), "command", None)
+    slower = replace_workspace_key(workspace, clock.now(), "command", None)
+    faster = replace_workspace_key(workspace, clock.now(), "command", None)
     # Three of a thread and workspace, two detail keys before this one's.
-    assert rewrap.rewrap_data_keys(faster).done == 6
-    assert rewrap.rewrap_data_keys(slower) == rewrap.Tally()
+    assert rewrap_data_keys(faster).done == 6
+    assert rewrap_data_keys(slower) == rewrap.Tally()
     living = DataKey.objects.unscoped(Reason.TEST)
     assert set(living.values_list("workspace_key", flat=True)) == {faster.pk}
 

@@ -246,10 +246,16 @@ def recorded_in(path: Path) -> Iterator[str]:
                 )
             ):
                 yield action
-            case ast.Call(
-                func=ast.Name(id="_record"),
-                args=[_, ast.Constant(value=str(action)), _],
-            ):  # the admin's
+            case (
+                ast.Call(
+                    func=ast.Name(id="_record"),
+                    args=[_, ast.Constant(value=str(action)), _],
+                )
+                | ast.Call(
+                    func=ast.Name(id="_record"),
+                    args=[ast.Constant(value=str(action)), *_],
+                )
+            ):  # the admin's, and of halts
                 yield action
 
 

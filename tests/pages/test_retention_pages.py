@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from agents.models import Approval, Run
@@ -140,7 +142,8 @@ def test_a_thread_is_archived_seen_and_restored(browser, alice, trip):
     client.post(keep(trip), {"do": "archive"})
     tasks.work_off(WORK)
     assert "a run or an approval there is not over" in text(client.get(keep(trip)))
-    Run.objects.filter(thread=trip.thread).update(status="succeeded")
+    worked = timedelta(days=1, milliseconds=2)
+    Run.objects.filter(thread=trip.thread).update(status="succeeded", worked=worked)
     Approval.objects.filter(thread=trip.thread).update(status="cancelled")
     client.post(keep(trip), {"do": "archive"})
     assert "A worker does it in a moment" in text(client.get(keep(trip)))
@@ -165,6 +168,7 @@ def test_a_thread_is_archived_seen_and_restored(browser, alice, trip):
     tasks.work_off(NO_WORK)
     assert "<b>Archived</b>" not in text(client.get(trip.page()))
     assert states(trip.thread.pk) == before
+    assert Run.objects.get(thread=trip.thread).worked == worked
 
 
 def test_an_admin_deletes_for_good_and_everyone_reads_by_whom(

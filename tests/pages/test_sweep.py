@@ -218,6 +218,14 @@ ROUTES = {
     "agents:cancel": Route(
         lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
     ),
+    "agents:pause": Route(
+        lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
+    ),
+    "agents:resume": Route(
+        lambda things: {"pk": things.run}, get=False, send=no_ids, may_post=operator
+    ),
+    "agents:halt": Route(get=False, send=no_ids, may_post=admin),
+    "agents:lift": Route(get=False, send=no_ids, may_post=admin),
     "agents:audit": Route(may_get=auditing),
     "agents:audit_jsonl": Route(may_get=auditing),
     "agents:audit_csv": Route(may_get=auditing),

@@ -228,7 +228,8 @@ def test_a_message_that_waits_says_so_in_its_step(
     start.send_message(run.branch, message=message, by=alice)
     run.branch.refresh_from_db()
     client = Client()
-    client.force_login(User.objects.get(pk=alice.user_id))
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
     waiting = client.get(f"/threads/{run.thread_id}/").content.decode()
     assert kept in waiting
     server.will_say("Two.")

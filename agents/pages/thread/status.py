@@ -51,7 +51,7 @@ def thread_status(subject: Subject) -> Status:
     if run.needs_owner:
         return Status("amber", "user", "needs an owner")
     match run.status:
-        case Run.Status.READY if run.is_paused:
+        case Run.Status.READY if run.is_paused or run.is_held:
             return Status("amber", "clock", "paused")
         case Run.Status.READY:
             return Status("slate", "queue", "queued")
@@ -101,7 +101,13 @@ def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:
     """Changes with every step, branch and run: what a poll compares."""
     heads = sorted((str(branch.pk), branch.head_step) for branch in branches)
     states = sorted(
-        (str(run.pk), run.shown_status, run.cancel_requested, run.needs_owner)
+        (
+            str(run.pk),
+            run.shown_status,
+            run.cancel_requested,
+            run.needs_owner,
+            run.is_held,
+        )
         for run in runs
     )
     return live.tag([*heads, *states])
