@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.db import OperationalError, connection, transaction
 from django.db.models import Max
 
 from agents.models import Run
@@ -96,7 +97,14 @@ class Storm:
         if len(awake) < 2 or not _signal(awake[0], signal.SIGSTOP):
             return False
         self.people.holders_are_dead = False
-        self.clock_jumps()
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SET LOCAL lock_timeout = '200ms'")
+                self.clock_jumps()
+        except OperationalError:
+            # Within a transaction: it keeps its locks until it goes on, or dies.
+            _signal(awake[0], signal.SIGCONT)
+            return False
         self.stopped.append((time.monotonic() + self.dice.uniform(0.1, 0.6), awake[0]))
         return True
 

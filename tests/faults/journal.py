@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-_LINE = re.compile(
-    r"(took a run|stored a step)"
-    r" run=(?P<run>\S{36}) branch=(?P<branch>\S{36}) fence=(?P<fence>\d+)"
-    r" step=(?P<step>-?\d+) checkpoint=(?P<checkpoint>\S{36})$"
-)
+_LINE = re.compile(r"(took a run|stored a step)((?: \w+=\S+)+)$")
+_IDS = {"run": 36, "branch": 36, "fence": 1, "step": 1, "checkpoint": 36}  # lengths
 
 
 @dataclass(frozen=True)
@@ -35,14 +32,18 @@ def read(log: Path) -> tuple[list[Told], list[Told]]:
     taken: list[Told] = []
     stored: list[Told] = []
     for line in log.read_text(errors="replace").splitlines():
-        if found := _LINE.search(line):
-            (taken if found[1] == "took a run" else stored).append(
-                Told(
-                    run=UUID(found["run"]),
-                    branch=UUID(found["branch"]),
-                    fence=int(found["fence"]),
-                    step=int(found["step"]),
-                    checkpoint=UUID(found["checkpoint"]),
-                )
+        if (found := _LINE.search(line)) is None:
+            continue
+        ids = dict(pair.split("=", 1) for pair in found[2].split())
+        if any(len(ids.get(name, "")) < length for name, length in _IDS.items()):
+            continue  # the line was cut short
+        (taken if found[1] == "took a run" else stored).append(
+            Told(
+                run=UUID(ids["run"]),
+                branch=UUID(ids["branch"]),
+                fence=int(ids["fence"]),
+                step=int(ids["step"]),
+                checkpoint=UUID(ids["checkpoint"]),
             )
+        )
     return taken, stored

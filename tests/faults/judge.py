@@ -65,6 +65,7 @@ def findings(*, ledger: list[dict[str, Any]], log: Path, memory: Memory) -> list
     """Everything that is wrong, once nothing moves any more."""
     memory.look()
     taken, stored = journal.read(log)
+    assert stored, "the journal says nothing"  # what nobody told cannot be missed
     return [
         *memory.changed,
         *_lines(),
