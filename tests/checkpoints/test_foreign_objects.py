@@ -110,7 +110,9 @@ def test_it_is_named_and_the_next_thread_is_looked_at(blob, file, put, make_thre
 )
 def test_a_row_that_leads_elsewhere_is_named(blob, column, value):
     tamper(f"UPDATE checkpoints_blob SET {column} = %s", [value])  # noqa: S608  # ours
-    with pytest.raises(CommandError, match="1 of them bad"):
+    # A store that is not configured may be an old one: its objects cannot be looked at.
+    said = "were not looked at" if column == "store" else "1 of them bad"
+    with pytest.raises(CommandError, match=said):
         call_command("verify_checkpoints", stdout=StringIO())
     row = Blob.objects.unscoped(Reason.TEST).select_related("thread").get()
     pass_ = gate.admit(

@@ -139,7 +139,9 @@ def test_a_worker_that_goes_on_takes_up_the_new_key_within_seconds(
     workers, begin, server, settings
 ):
     arm(settings, workers)
-    server.will_call_all(*(("c", "wait", {"seconds": 0.5}) for _ in range(30)))
+    server.will_call_all(
+        *(("c", "wait", {"seconds": 0.5 + n / 1000}) for n in range(30))
+    )
     server.will_say("Done.")
     workers.start()
     run = begin()

@@ -69,7 +69,9 @@ def test_a_redis_that_is_emptied_again_and_again_loses_no_run(
 ):
     redis.start()
     workers.start()
-    server.will_call_all(*(("c", "wait", {"seconds": 0.1}) for _ in range(5)))
+    server.will_call_all(
+        *(("c", "wait", {"seconds": 0.1 + n / 1000}) for n in range(5))
+    )
     server.will_say("Done.")
     runs = [begin("one")]
     while not ended(runs[0]):

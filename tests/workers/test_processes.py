@@ -220,7 +220,9 @@ def test_a_long_call_keeps_its_lease(workers, begin, server):
 
 
 def test_told_to_stop_a_worker_leaves_its_run_between_two_steps(workers, begin, server):
-    server.will_call_all(*(("c", "wait", {"seconds": 0.3}) for _ in range(10)))
+    server.will_call_all(
+        *(("c", "wait", {"seconds": 0.3 + n / 1000}) for n in range(10))
+    )
     server.will_say("Done.")
     supervisor = workers.start()
     run = begin()
@@ -255,7 +257,9 @@ def test_an_idle_pool_stops_quickly_and_its_children_die_with_it(workers):
 
 
 def test_a_running_run_is_cancelled_after_its_step(workers, begin, server, alice):
-    server.will_call_all(*(("c", "wait", {"seconds": 0.3}) for _ in range(10)))
+    server.will_call_all(
+        *(("c", "wait", {"seconds": 0.3 + n / 1000}) for n in range(10))
+    )
     workers.start()
     run = begin()
     wait_until(lambda: "tool" in kinds(run))
