@@ -2,7 +2,10 @@
 import os
 import sys
 
-from django.core.management import execute_from_command_line
+try:
+    from django.core.management import execute_from_command_line
+except ModuleNotFoundError:
+    sys.exit("This Python has no Django. In a clone, ./dev manage … has what it needs.")
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")

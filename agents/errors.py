@@ -2,14 +2,19 @@
 
     AgentsError
     ├─ BadDeclaration, UnknownAgent, UnknownTool            the code does not provide it
-    ├─ EmptyMessage, InvalidEdit, InvalidDecision           what was given does not fit
+    ├─ EmptyMessage, InvalidEdit, InvalidDecision,
+    │  InvalidPolicy, InvalidSticky                         what was given does not fit
     ├─ ArgumentsDoNotFit, ToolError ─ SecretUnusable,
     │  ResultNotKept                                        a call goes back to the model
     ├─ ModelFailed                                          no usable reply came
-    ├─ MalformedLog, AlreadyImported                        a chat log is not taken
-    ├─ LostRace ─ AlreadyDecided, Stale                     someone else was faster
-    ├─ NotEligible                                          not for this person to decide
+    ├─ MalformedLog, BadFile, AlreadyImported, TooLarge,
+    │  NoTestCase                                           a file is not taken, or not made
+    ├─ InvalidRemark                                        a note, label or reason does not fit
+    ├─ LostRace ─ AlreadyDecided, Stale, Outdated,
+    │  TooLate                                              it is not any more as shown
+    ├─ NotEligible ─ NeedsPage                              not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
+    ├─ NotAGuard                                            a guard or preview gave no such thing
     └─ BranchBusy, AlreadyStarted, NotRetryable                             the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
@@ -20,6 +25,7 @@ quote state: it is sealed where it is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -87,6 +93,13 @@ class InvalidEdit(AgentsError):
         self.fields = dict(fields)
 
 
+class InvalidRemark(AgentsError):
+    """What was written beside a thread is empty, too long, or one too many."""
+
+    code = "invalid_remark"
+    status = 422
+
+
 class InvalidDecision(AgentsError):
     """A decision lacks something; `fields` says what is wrong with which.
 
@@ -95,6 +108,43 @@ class InvalidDecision(AgentsError):
     """
 
     code = "invalid_decision"
+    status = 422
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {text}" for name, text in fields.items()))
+        self.fields = dict(fields)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with which field of which rule of a policy. -1: with all of it."""
+
+    index: int
+    field: str  # "outcome", "terms.grace"; empty: of the rule itself
+    text: str
+
+
+class InvalidPolicy(AgentsError):
+    """A policy is not one; `problems` has a line for each field that is wrong."""
+
+    code = "invalid_policy"
+    status = 422
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(
+            "; ".join(
+                f"{'the policy' if problem.index < 0 else f'rule {problem.index + 1}'}"
+                f"{f', {problem.field}' if problem.field else ''}: {problem.text}"
+                for problem in problems
+            )
+        )
+        self.problems = tuple(problems)
+
+
+class InvalidSticky(AgentsError):
+    """What is to be remembered is not narrow enough, or for too long; by field."""
+
+    code = "invalid_sticky"
     status = 422
 
     def __init__(self, fields: Mapping[str, str]) -> None:
@@ -175,8 +225,34 @@ class MalformedLog(AgentsError):
     status = 422
 
 
+class BadFile(AgentsError):
+    """A bundle or a test case is not one that we take; `place` says where in it."""
+
+    code = "bad_file"
+    status = 422
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
+class TooLarge(AgentsError):
+    """What is to be exported is more than a file may hold; says what to do instead."""
+
+    code = "too_large"
+    status = 413
+
+
+class NoTestCase(AgentsError):
+    """A step cannot be saved as a test case; says why."""
+
+    code = "no_test_case"
+    status = 409
+
+
 class AlreadyImported(AgentsError):
-    """The conversation is a thread already; `known_as` names it."""
+    """The conversation or bundle is a thread already; `known_as` names it."""
 
     code = "already_imported"
     status = 409
@@ -206,6 +282,13 @@ class AlreadyDecided(LostRace):
         self.name = name
         self.verdict = verdict
         self.at = at
+        self.is_repeat = False  # it was this very decision, sent twice
+
+    @property
+    def about(self) -> dict[str, str | None]:
+        """For programs."""
+        at = self.at.isoformat() if self.at else None
+        return {"decided_by": self.name, "verdict": self.verdict, "decided_at": at}
 
 
 class Stale(LostRace):
@@ -221,6 +304,31 @@ class Stale(LostRace):
         self.shown = shown
         self.now = now
 
+    @property
+    def about(self) -> dict[str, int]:
+        """For programs."""
+        return {"revision": self.now}
+
+
+class TooLate(LostRace):
+    """The decision cannot be taken back any more; the message says why."""
+
+    code = "too_late"
+
+
+class Outdated(LostRace):
+    """Somebody saved another version meanwhile."""
+
+    code = "outdated"
+
+    def __init__(self, began_from: int, now: int) -> None:
+        super().__init__(
+            f"Somebody saved version {now} while you changed version {began_from}. "
+            "Look at it, then save again."
+        )
+        self.began_from = began_from
+        self.now = now
+
 
 class NotEligible(AgentsError):
     """The person may see the request but not give this decision; it names the rule."""
@@ -229,11 +337,30 @@ class NotEligible(AgentsError):
     status = 403
 
 
+class NeedsPage(NotEligible):
+    """Who decides this gives their password again; a program has none to give."""
+
+    code = "needs_page"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "This request asks for the password of whoever decides it, and a token "
+            f"cannot give one. Decide it on its page, {path}; a rejection needs none."
+        )
+        self.about = {"path": path}
+
+
 class ApprovalInvalid(AgentsError):
     """What is about to run is not what was approved, or not by whom it must be."""
 
     code = "approval_invalid"
     status = 409
+
+
+class NotAGuard(AgentsError):
+    """A guard or a preview gave something that is none, or is too large."""
+
+    code = "not_a_guard"
 
 
 class BranchBusy(AgentsError):

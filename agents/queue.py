@@ -1,9 +1,9 @@
 """The doorbell: the only module that knows RQ.
 
-A ring is an RQ job that carries a run's id, as a hint. Losing, doubling, delaying
-or reordering rings changes when a run goes on, never how. What comes out of Redis
-is therefore not trusted: a job may name one function, with one id, and nothing in
-it is imported, called back or posted anywhere.
+A ring is an RQ job that carries a run's id, as a hint, or that of a request whose guard
+is to look again, or it says that there is something to deliver. Losing, doubling, delaying or reordering rings changes when that is done,
+never how. What comes out of Redis is therefore not trusted: a job may name one of three
+functions, with one id, and nothing in it is imported, called back or posted anywhere.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -23,13 +25,17 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from rq import Queue, SimpleWorker
 from rq.exceptions import DequeueTimeout, DuplicateJobError, StopRequested
-from rq.job import Job
+from rq.job import Job, JobStatus
 from rq.serializers import DefaultSerializer, JSONSerializer
+
+from agents.pure.queues import QUEUE
 
 logger = logging.getLogger(__name__)
 
-QUEUE = "agents"  # one: with several, RQ falls back to a pop that can lose a job
-WORK = "agents.queue.work_run"  # a name on the wire; nothing is imported by it
+# Names on the wire; nothing is imported by them.
+WORK = "agents.queue.work_run"
+CHECK = "agents.queue.check_guard"
+DELIVER = "agents.queue.deliver"
 
 PATIENCE = 1.0  # seconds that a request may wait for Redis
 LISTEN = (
@@ -44,7 +50,7 @@ Work = Callable[[str], None]
 
 
 class NotAllowed(Exception):
-    """A job names something other than the one function that a ring may name."""
+    """A job names something other than the functions that a ring may name."""
 
 
 class JobFailed(Exception):
@@ -52,33 +58,36 @@ class JobFailed(Exception):
 
 
 class HoldpointJob(Job):
-    """An RQ job that can do one thing: pass a run's id to the worker that took it."""
+    """An RQ job that can do one thing: pass an id to the worker that took it."""
 
-    work: Work | None = None  # set by the worker
+    duties: Mapping[str, Work] = MappingProxyType({})  # by name; set by the worker
+    failure: JobFailed | None = None  # what it came to, once it was run
 
     @property
     def func(self) -> Work:
+        work = self.duties.get(self.func_name or "")
         if (
-            self.func_name != WORK
+            work is None
             or self.instance is not None
             or self.kwargs
             or len(self.args) != 1
             or not isinstance(self.args[0], str)
-            or self.work is None
         ):
             raise NotAllowed(f"Job {self.id} is not a ring.")
-        return self.work
+        return work
 
     def perform(self) -> None:
-        """Run it. What an exception says could be state, and RQ would store it."""
-        try:
-            super().perform()
-        except Exception as error:
-            logger.exception("a ring failed", extra={"ids": {"ring": self.id}})
-            failure = JobFailed(f"{type(error).__module__}.{type(error).__qualname__}")
-        else:
-            return
-        raise failure
+        """Run it, once. What an exception says could be state, and RQ would store it."""
+        if self.failure is None:
+            try:
+                super().perform()
+            except Exception as error:
+                logger.exception("a ring failed", extra={"ids": {"ring": self.id}})
+                named = f"{type(error).__module__}.{type(error).__qualname__}"
+                self.failure = JobFailed(named)
+            else:
+                return
+        raise self.failure
 
 
 _restore = Job.restore
@@ -114,10 +123,10 @@ def connect(*, timeout: float) -> Redis:
     )
 
 
-def queue(connection: Redis) -> Queue:
-    """The queue of rings, as settings describe it."""
+def queue(connection: Redis, name: str = QUEUE) -> Queue:
+    """A queue of rings, one of those that settings describe."""
     return django_rq.get_queue(
-        QUEUE,
+        name,
         connection=connection,
         job_class=HoldpointJob,
         serializer=JSONSerializer,
@@ -125,25 +134,59 @@ def queue(connection: Redis) -> Queue:
     )
 
 
-def ring(run_id: UUID, *, fence: int, n: int) -> bool:
-    """Ask a worker to look at the run; False when Redis cannot be told.
+def ring(run_id: UUID, *, fence: int, n: int | str, on: str = QUEUE) -> bool:
+    """Ask a worker that listens on the queue to look at the run; False when Redis
+    cannot be told.
 
     The id names the run, the fence it was last held under and how often it rang
     since, so that it is new each time: the hash of a lost job would block an id that
     could come again. Never raises what Redis raises: the reaper rings later.
     """
+    return _enqueue(
+        WORK, run_id, job_id=f"{run_id}-{fence}-{n}", about="work on run", on=on
+    )
+
+
+def ring_check(approval_id: UUID, *, n: int | str, on: str = QUEUE) -> bool:
+    """As `ring`, for the guard of a request, on the queue of its run; `n` is new each time."""
+    return _enqueue(
+        CHECK, approval_id, job_id=f"{approval_id}-{n}", about="check request", on=on
+    )
+
+
+def ring_delivery(pk: UUID, *, n: int | str) -> bool:
+    """As `ring`: there is something to deliver, of this request, or this channel's test.
+
+    On the first queue; whoever listens there sends whatever is due.
+    """
+    return _enqueue(
+        DELIVER,
+        pk,
+        job_id=f"{pk}-deliver-{n}",
+        about="deliver messages of",
+        on=settings.QUEUES[0],
+    )
+
+
+def _enqueue(name: str, pk: UUID, *, job_id: str, about: str, on: str) -> bool:
+    if on not in settings.RQ_QUEUES:
+        return False  # it was listed when the run began; the Runs page says so
     try:
-        queue(_ringer()).enqueue_call(
-            WORK,
-            args=(str(run_id),),
+        rings = queue(_ringer(), on)
+        job = rings.create_job(
+            name,
+            args=(str(pk),),
             timeout=-1,
             result_ttl=0,
             ttl=RING_TTL,
             failure_ttl=FAILURE_TTL,
-            description=f"work on run {run_id}",
-            job_id=f"{run_id}-{fence}-{n}",
-            unique=True,
+            description=f"{about} {pk}",
+            job_id=job_id,
+            status=JobStatus.QUEUED,
         )
+        rings._enqueue_job(job, unique=True)
+        # RQ does this first: it lists the queue for its pages. By now the ring is heard.
+        rings.connection.sadd(rings.redis_queues_keys, rings.key)
     except DuplicateJobError:
         return True
     except (RedisError, OSError) as error:
@@ -156,25 +199,36 @@ def ring(run_id: UUID, *, fence: int, n: int) -> bool:
 class HoldpointWorker(SimpleWorker):
     """RQ's worker without a fork per job, without remote commands and signals.
 
-    `work` is called with each id that rings. The loop ends when `stopping()` says
-    so, and when Redis goes away; `outage` then says how.
+    `work` is called with each run that rings on the one queue, `check` with each request,
+    `deliver` where there is something to deliver: with several queues, RQ falls back to a
+    pop that can lose a job. The loop ends when `stopping()` says so, and when
+    Redis goes away; `outage` then says how.
     """
 
     job_class = HoldpointJob
     log_result_lifespan = False
 
     def __init__(
-        self, work: Work, *, name: str, stopping: Callable[[], bool], connection: Redis
+        self,
+        work: Work,
+        *,
+        name: str,
+        stopping: Callable[[], bool],
+        connection: Redis,
+        on: str = QUEUE,
+        check: Work | None = None,
+        deliver: Work | None = None,
     ) -> None:
         super().__init__(
-            [queue(connection)],
+            [queue(connection, on)],
             name=name,
             connection=connection,
             serializer=JSONSerializer,
             job_class=HoldpointJob,
             log_job_description=False,
         )
-        self._work = work
+        named = {WORK: work, CHECK: check, DELIVER: deliver}
+        self._duties = {name: duty for name, duty in named.items() if duty}
         self._stopping = stopping
         self._alive_at = 0.0
         self.outage: RedisError | None = None
@@ -188,10 +242,22 @@ class HoldpointWorker(SimpleWorker):
         return int(LISTEN + OUTAGE)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
+        """Forget the ring, then answer it: PostgreSQL knows what there is to do.
+
+        RQ's own bookkeeping takes as long as to claim the run, before that and after it;
+        only of a ring that fails it tells its pages.
+        """
         assert isinstance(job, HoldpointJob)  # job_class above
-        job.work = self._work
+        job.duties = self._duties
         try:
-            super().execute_job(job, queue)
+            with self.connection.pipeline(transaction=False) as forget:
+                forget.lrem(queue.intermediate_queue_key, 1, job.id)
+                forget.delete(job.key)
+                forget.execute()
+            with suppress(JobFailed):
+                job.perform()
+            if job.failure is not None:
+                super().execute_job(job, queue)  # which finds it failed
         except RedisError as error:
             self._give_up(error)
 
@@ -244,9 +310,18 @@ class HoldpointWorker(SimpleWorker):
 
 
 def listen(
-    work: Work, *, name: str, stopping: Callable[[], bool], burst: bool = False
+    work: Work,
+    *,
+    name: str,
+    stopping: Callable[[], bool],
+    on: str = QUEUE,
+    burst: bool = False,
+    check: Work | None = None,
+    deliver: Work | None = None,
 ) -> None:
-    """Call `work` with each id that rings, until `stopping()`; in a burst, until none is left.
+    """Call `work` with each run that rings on the queue, `check` with each request whose
+    guard shall look, and `deliver` where there is something to deliver, until
+    `stopping()`; in a burst, until none is left.
 
     Raises RedisError when Redis cannot be reached or goes away, and OSError.
     """
@@ -259,17 +334,23 @@ def listen(
             name=f"{name}.{secrets.token_hex(2)}",
             stopping=stopping,
             connection=connection,
+            on=on,
+            check=check,
+            deliver=deliver,
         )
         worker.work(burst=burst, logging_level="WARNING")
         if worker.outage is not None:
             raise worker.outage
 
 
-def depth(*, timeout: float = PATIENCE) -> int | None:
-    """How many rings nobody has heard yet; None when Redis does not answer in time."""
+def depths(*, timeout: float = PATIENCE) -> dict[str, int] | None:
+    """How many rings nobody has heard yet, of each queue; None when Redis does not
+    answer in time."""
     try:
-        with connect(timeout=timeout) as connection:
-            return queue(connection).count
+        with connect(timeout=timeout) as connection, connection.pipeline() as asked:
+            for name in settings.QUEUES:
+                asked.llen(queue(connection, name).key)
+            return dict(zip(settings.QUEUES, asked.execute(), strict=True))
     except (RedisError, OSError):
         return None
 

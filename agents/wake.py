@@ -16,6 +16,7 @@ from agents.models import Approval, Run
 from checkpoints import audit
 from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
+from checkpoints.db.prepared import Prepared
 from checkpoints.failpoints import failpoint
 from checkpoints.grants import grant_for
 
@@ -23,8 +24,11 @@ from checkpoints.grants import grant_for
 def wake(run_id: UUID) -> bool:
     """Make a waiting run ready once no request of it is pending, and ring after commit.
 
-    False when it waits for more (for an owner, too), or does not wait at all. Locks the run's row, so that
-    of two people who give the last two decisions at once, one sees both.
+    While a decision can still be taken back it is ready, but not due: nothing rings, and
+    no claim takes it, until the last of its grace windows is over. The reaper rings then.
+
+    False when it waits for more (for an owner, too), or does not wait at all. Locks the
+    run's row, so that of two people who give the last two decisions at once, one sees both.
     """
     with unscoped(Reason.WORKER), transaction.atomic():
         run = (
@@ -33,12 +37,42 @@ def wake(run_id: UUID) -> bool:
             .filter(pk=run_id)
             .first()
         )
-        if run is None or run.status != Run.Status.WAITING or run.needs_owner:
-            return False
-        # A statement of its own: it sees what was committed while we waited for the lock.
-        if Approval.objects.pending().filter(run=run).exists():
-            return False
-        return make_ready(run_id, was=Run.Status.WAITING, fence=run.branch.fence)
+        return run is not None and wake_locked(run)
+
+
+def wake_locked(run: Run) -> bool:
+    """As `wake`, of a run whose row the open transaction has locked, then read."""
+    if run.status != Run.Status.WAITING or run.needs_owner:
+        return False
+    # This statement sees what was committed while the lock was waited for.
+    woken = _WAKE.row({"run": run.pk})
+    if woken is None:
+        return False
+    _, later = woken
+    if later is None:
+        ring(run.pk, fence=run.branch.fence, n=1, on=run.queue)
+    return True
+
+
+_WAKE = Prepared(f"""
+UPDATE {Run._meta.db_table} run
+SET status = 'ready',
+    rings = CASE WHEN final.at IS NULL THEN 1 ELSE 0 END,
+    rung_at = CASE WHEN final.at IS NULL THEN clock_timestamp() END,
+    ready_at = coalesce(final.at, clock_timestamp()),
+    wake_at = final.at
+FROM (
+    SELECT max(final_at) AS at FROM {Approval._meta.db_table}
+    WHERE run_id = %(run)s AND final_at > clock_timestamp()
+) AS final
+WHERE run.id = %(run)s
+  AND run.status = 'waiting'
+  AND NOT EXISTS (
+      SELECT FROM {Approval._meta.db_table}
+      WHERE run_id = %(run)s AND status = 'pending'
+  )
+RETURNING run.id::text, run.wake_at::text
+""")  # noqa: S608  # our own names; values are parameters
 
 
 def adopt(run: Run, by: Actor) -> None:
@@ -49,25 +83,25 @@ def adopt(run: Run, by: Actor) -> None:
     run.grant = grant
 
 
-def make_ready(run_id: UUID, *, was: Run.Status, fence: int) -> bool:
+def make_ready(run: Run, *, was: Run.Status, fence: int) -> bool:
     """Let workers have a run, if it is still what it was, and ring after commit."""
     with unscoped(Reason.WORKER):
-        made = Run.objects.filter(pk=run_id, status=was).update(
+        made = Run.objects.filter(pk=run.pk, status=was).update(
             status=Run.Status.READY,
             rings=1,
             rung_at=ClockTimestamp(),
             ready_at=ClockTimestamp(),
         )
     if made:
-        ring(run_id, fence=fence, n=1)
+        ring(run.pk, fence=fence, n=1, on=run.queue)
     return bool(made)
 
 
-def ring(run_id: UUID, *, fence: int, n: int) -> None:
+def ring(run_id: UUID, *, fence: int, n: int, on: str) -> None:
     """Ring once the open transaction is committed; at once when there is none."""
-    transaction.on_commit(partial(_ring, run_id, fence, n))
+    transaction.on_commit(partial(_ring, run_id, fence, n, on))
 
 
-def _ring(run_id: UUID, fence: int, n: int) -> None:
+def _ring(run_id: UUID, fence: int, n: int, on: str) -> None:
     failpoint("before ring")
-    queue.ring(run_id, fence=fence, n=n)
+    queue.ring(run_id, fence=fence, n=n, on=on)

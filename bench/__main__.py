@@ -39,6 +39,8 @@ def main(arguments: list[str]) -> int:
         parser.error(f"there is no {', '.join(unknown)}; there is {', '.join(known)}")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
     os.environ.setdefault("HOLDPOINT_APPS", "bench.desk")
+    os.environ.setdefault("APPROVAL_GRACE_SECONDS", "0")
+    os.environ.setdefault("MAX_STEPS", "1000")  # runs are measured to their end
     django.setup()
     call_command("migrate", verbosity=0)
     memory.settle()  # as the web process and the workers do

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from django.db import connection
 from django.db.utils import OperationalError
 from django.test.utils import override_settings
 
-from checkpoints.db.roles import WORKER
+from checkpoints.db.roles import WEB, WORKER
 
 Timed = Callable[[], object]
 
@@ -48,22 +48,31 @@ def owner() -> psycopg.Connection[Any]:
     return psycopg.connect(address(), autocommit=True)
 
 
-@contextmanager
-def as_worker() -> Iterator[None]:
+def as_worker() -> AbstractContextManager[None]:
     """Django's connection is a worker's, with its own credentials.
 
     Where the server asks for a password, the owner's connection takes the role at each
     transaction, which costs it a little.
     """
-    with override_settings(DATABASE_ROLE="worker"):
+    return _signed_in("worker", WORKER)
+
+
+def as_web() -> AbstractContextManager[None]:
+    """As `as_worker`, of the process that serves pages."""
+    return _signed_in("web", WEB)
+
+
+@contextmanager
+def _signed_in(role: str, user: str) -> Iterator[None]:
+    with override_settings(DATABASE_ROLE=role):
         before = connection.settings_dict["USER"]
         connection.close()
-        connection.settings_dict["USER"] = WORKER
+        connection.settings_dict["USER"] = user
         try:
             connection.ensure_connection()
         except OperationalError:
             connection.settings_dict["USER"] = before
-            say(f"{WORKER} cannot sign in: its role is taken at each transaction.")
+            say(f"{user} cannot sign in: its role is taken at each transaction.")
         try:
             yield
         finally:

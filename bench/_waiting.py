@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -29,7 +30,7 @@ def measure(admin: psycopg.Connection[Any], run: Run, *, runs: int) -> dict[str,
                 (ToolCall, "branch_id"),
                 (Approval, "branch_id"),
             ):
-                _copy(admin, model._meta.db_table, column, run.branch_id, runs)
+                copy(admin, model._meta.db_table, column, run.branch_id, runs)
         time.sleep(10)  # several turns of the reaper
         waiting = Run.objects.filter(status=Run.Status.WAITING).count()
         if waiting < runs:
@@ -47,9 +48,20 @@ def _bytes(redis: Any) -> int:
     return sum(redis.memory_usage(each) or 0 for each in keys)
 
 
-def _copy(
-    admin: psycopg.Connection[Any], table: str, column: str, branch: Any, runs: int
+def copy(
+    admin: psycopg.Connection[Any],
+    table: str,
+    column: str,
+    value: Any,
+    times: int,
+    *,
+    ids: Sequence[str] = _IDS,
+    **own: str,
 ) -> None:
+    """Copy rows so many times; columns of `ids` point to what was copied with them.
+
+    `own` has SQL for other columns: `s` is the row that is copied, `n` counts from 1.
+    """
     names = [
         name
         for (name,) in admin.execute(
@@ -60,12 +72,12 @@ def _copy(
     ]
     values = [
         f"md5(s.{name}::text || n)::uuid"
-        if name in _IDS
-        else _OWN.get(name, f"s.{name}")
+        if name in ids
+        else (_OWN | own).get(name, f"s.{name}")
         for name in names
     ]
     admin.execute(
         f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(values)}"  # noqa: S608  # names from the catalogue
         f" FROM {table} s, generate_series(1, %s) n WHERE s.{column} = %s",
-        [runs, branch],
+        [times, value],
     )

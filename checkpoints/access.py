@@ -36,13 +36,14 @@ class Role(models.TextChoices):
 
 
 class Scope(models.TextChoices):
-    """What a program's token may do. To decide is none of them: people approve."""
+    """What a program's token may do. It decides for the person who made it."""
 
     READ = "read"  # status, history, state
     START = "start"  # and try again
     MESSAGE = "message"
     FORK = "fork"
     CANCEL = "cancel"
+    DECIDE = "decide"
 
 
 class Reason(enum.Enum):
@@ -56,6 +57,7 @@ class Reason(enum.Enum):
     PACK = "packing looks after every branch"
     GATE = "the gate re-checks a grant"
     AUDIT = "the audit log is written"
+    DELIVERY = "messages about requests are sent, of every workspace"
     ARCHIVE = "archives and retention work on every workspace, by its policies"
     COMMAND = "a management command run on the server"
     HEALTH = "counts for health pages"
@@ -75,6 +77,7 @@ class UserPrincipal:
     session: str = field(default="", repr=False)  # keyed hash, never the session key
     address: str = field(default="", repr=False)
     halted_at: datetime | None = None  # of the workspace: nothing acts in it since
+    token_id: UUID | None = None  # a program decides for the person, by their token
 
     @property
     def may_read(self) -> bool:
@@ -96,7 +99,8 @@ class UserPrincipal:
 class ServicePrincipal:
     """A program with a token, in one workspace: it sees what the workspace sees.
 
-    It is no person: it owns nothing, is in no group, and neither approves nor audits.
+    It is no person: it owns nothing, is in no group, and neither approves nor audits. What
+    it decides, it decides for the person who made it (`tokens.person_of`).
     """
 
     token_id: UUID
@@ -112,7 +116,7 @@ class ServicePrincipal:
     @property
     def may_operate(self) -> bool:
         """Whether it may change anything. Each door asks for the scope that it needs."""
-        return bool(self.scopes - {Scope.READ})
+        return bool(self.scopes - {Scope.READ, Scope.DECIDE})
 
 
 @dataclass(frozen=True)
@@ -183,12 +187,13 @@ class ScopedQuerySet(models.QuerySet[M]):
         return bool(
             self._scope
             # Reached from a row (`thread.branches`): that row was scoped.
-            or "instance" in self._hints  # type: ignore[attr-defined]
+            or "instance" in self._hints  # type: ignore[attr-defined]  # private
             or _unscoped.get()
             or self.query.is_empty()
         )
 
-    def _require_scope(self) -> None:
+    def require_scope(self) -> None:
+        """Raises Unscoped where nobody said whose rows these are."""
         if not self._is_scoped:
             raise Unscoped(
                 f"{self.model.__name__} was queried without a scope; begin with"
@@ -199,39 +204,39 @@ class ScopedQuerySet(models.QuerySet[M]):
     # get_or_create, values, dates, …) comes down to one of these.
 
     def _fetch_all(self) -> None:
-        self._require_scope()
+        self.require_scope()
         super()._fetch_all()
 
     def iterator(self, *args: Any, **kwargs: Any) -> Iterator[M]:
-        self._require_scope()
+        self.require_scope()
         return super().iterator(*args, **kwargs)
 
     def aiterator(self, *args: Any, **kwargs: Any) -> AsyncIterator[M]:
-        self._require_scope()
+        self.require_scope()
         return super().aiterator(*args, **kwargs)
 
     def count(self) -> int:
-        self._require_scope()
+        self.require_scope()
         return super().count()
 
     def exists(self) -> bool:
-        self._require_scope()
+        self.require_scope()
         return super().exists()
 
     def aggregate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._require_scope()
+        self.require_scope()
         return super().aggregate(*args, **kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        self._require_scope()
+        self.require_scope()
         return super().explain(*args, **kwargs)
 
     def update(self, **kwargs: Any) -> int:
-        self._require_scope()
+        self.require_scope()
         return super().update(**kwargs)
 
     def delete(self) -> tuple[int, dict[str, int]]:
-        self._require_scope()
+        self.require_scope()
         return super().delete()
 
     # As Django marks its own: no template calls these, and no manager has delete().
@@ -239,7 +244,7 @@ class ScopedQuerySet(models.QuerySet[M]):
     delete.queryset_only = True  # type: ignore[attr-defined]
 
     def raw(self, *args: Any, **kwargs: Any) -> RawQuerySet[Any]:
-        self._require_scope()
+        self.require_scope()
         return super().raw(*args, **kwargs)
 
     # Combined, one scope would cover the other's rows.
@@ -260,7 +265,7 @@ class ScopedQuerySet(models.QuerySet[M]):
     def _require_scopes(self, querysets: Iterable[models.QuerySet[Any, Any]]) -> None:
         for queryset in querysets:
             if isinstance(queryset, ScopedQuerySet):
-                queryset._require_scope()
+                queryset.require_scope()
 
 
 class ThreadScopedQuerySet(ScopedQuerySet[M]):
@@ -268,7 +273,7 @@ class ThreadScopedQuerySet(ScopedQuerySet[M]):
 
     def for_user(self, principal: Actor) -> Self:
         thread = self.model._meta.get_field("thread").related_model
-        visible = thread._default_manager.for_user(principal)  # type: ignore[union-attr]
+        visible = thread._default_manager.for_user(principal)  # type: ignore[union-attr]  # it has one
         return super().for_user(principal).filter(thread__in=visible)
 
 

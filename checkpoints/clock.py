@@ -9,7 +9,11 @@ from django.db.models import Func
 
 
 class ClockTimestamp(Func):
-    """`clock_timestamp()`: the time now, not the time the transaction began."""
+    """`clock_timestamp()`: the time now, not the time the transaction began.
+
+    It is volatile: no index is looked into for what is compared with it. For that, take
+    Django's `Now()`, the time the statement began.
+    """
 
     function = "clock_timestamp"
     arity = 0

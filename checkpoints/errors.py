@@ -5,7 +5,7 @@
     ├─ FutureSchema, MissingMigration, MigrationFailed      state of another version
     ├─ DecryptionError ─ NotSealed                          a record does not open
     ├─ UnknownKey, KeysUnavailable, Shredded                its key is not there
-    ├─ Fenced, HeadMoved                                    someone else was faster
+    ├─ Fenced                                               someone else was faster
     ├─ BrokenChain                                          history is not as it was written
     ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
     ├─ BadToken, TokenRefused, TooManyRequests              a program's token
@@ -170,14 +170,6 @@ class Fenced(CheckpointsError):
 
     code = "fenced"
     status = 409
-
-
-class HeadMoved(CheckpointsError):
-    """The branch has a newer head than the caller saw. Read it, then decide again."""
-
-    code = "head_moved"
-    status = 409
-    retry = True
 
 
 class BrokenChain(CheckpointsError):

@@ -27,7 +27,7 @@ from checkpoints.clock import ClockTimestamp, now
 from checkpoints.db.session import recording
 from checkpoints.errors import BadToken, NotPermitted, TokenRefused, TooManyRequests
 from checkpoints.keys.hierarchy import workspace_mac
-from checkpoints.models import ApiToken, DataKey
+from checkpoints.models import ApiToken, DataKey, Membership
 from checkpoints.pure.chain import keyed_digest
 from checkpoints.pure.codec import clean
 
@@ -37,6 +37,10 @@ MINUTE = timedelta(minutes=1)
 LONGEST = timedelta(days=3650)
 LONGEST_NAME = 60  # characters
 ADMIN = "Only an admin of the workspace makes and revokes API tokens."
+NOBODYS = (
+    "A token that decides acts for the person who made it, so a person makes it, on the "
+    "page."
+)
 
 
 def make(
@@ -53,10 +57,13 @@ def make(
     name, the scopes or the time do not fit.
     """
     _require_admin(by, workspace_id)
+    scopes = _scopes(scopes)
+    if Scope.DECIDE in scopes and by is None:
+        raise TokenRefused("scopes", NOBODYS)
     token = ApiToken(
         workspace_id=workspace_id,
         name=_name(name),
-        scopes=" ".join(_scopes(scopes)),
+        scopes=" ".join(scopes),
         created_by_id=by.user_id if by else None,
         expires_at=_expiry(lasts),
     )
@@ -127,6 +134,37 @@ def authenticate(text: str, *, address: str = "") -> ServicePrincipal:
         name=f"{token.name} (API)",
         scopes=frozenset(Scope(scope) for scope in token.scopes.split()),
         address=address,
+    )
+
+
+def person_of(program: ServicePrincipal) -> UserPrincipal:
+    """Who made the token, as they are now: for what a program decides in their name.
+
+    Raises NotPermitted where that is nobody, or somebody who is no longer a member.
+    """
+    tokens = ApiToken.objects.for_user(program).filter(pk=program.token_id)
+    token = tokens.live().first()
+    if token is None or token.created_by_id is None:
+        raise NotPermitted(NOBODYS)
+    member = (
+        Membership.objects.for_user(program)
+        .filter(user_id=token.created_by_id, user__is_active=True)
+        .select_related("user", "workspace")
+        .first()
+    )
+    if member is None:
+        raise NotPermitted("Whoever made this token is no longer here to decide.")
+    return UserPrincipal(
+        user_id=member.user_id,
+        workspace_id=member.workspace_id,
+        role=Role(member.role),
+        can_approve=member.can_approve,
+        name=member.user.get_full_name() or member.user.get_username(),
+        groups=frozenset(member.groups.values_list("pk", flat=True)),
+        session=f"token {token.pk}",
+        address=program.address,
+        halted_at=member.workspace.halted_at,
+        token_id=token.pk,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -87,6 +88,30 @@ def names(name: str, default: list[str] | None = None) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+def apps(name: str) -> list[str]:
+    """Packages, or classes of an AppConfig, whose modules can be found."""
+    found = names(name)
+    for path in found:
+        parent, _, last = path.rpartition(".")
+        module = parent if parent and last[:1].isupper() else path
+        if not _is_there(module):
+            raise ImproperlyConfigured(
+                f"{name} names {path!r}, but there is no module {module!r}. Expected a"
+                " package beside manage.py or on PYTHONPATH, such as shop.support for"
+                " shop/support/__init__.py."
+            )
+    return found
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):
+            return False
+        raise  # a package on the way is there, and lacks something itself
+
+
 def keys(name: str, default: str | None = None) -> dict[str, bytes]:
     """Keys as `id:base64,id:base64`; the first is the one that new things are sealed with.
 
@@ -136,6 +161,48 @@ def bucket(name: str) -> tuple[str, str] | None:
         )
     prefix = url.path.strip("/")
     return url.netloc, f"{prefix}/" if prefix else ""
+
+
+def address(name: str) -> str:
+    """https://host, without a slash at its end; empty when not set."""
+    value = (optional(name) or "").rstrip("/")
+    if value and (
+        urlsplit(value).scheme not in {"http", "https"} or not urlsplit(value).netloc
+    ):
+        raise ImproperlyConfigured(
+            f"{name}={value!r} must be an address such as https://holdpoint.example."
+        )
+    return value
+
+
+def mail_server(name: str) -> dict[str, Any]:
+    """BACKEND, HOST, PORT, USER, PASSWORD, TLS and SSL of smtp://user:password@host:587.
+
+    smtp:// turns to TLS where there is a password or ?tls=1 says so; smtps:// begins with
+    it. {} when not set. The message does not repeat the value: it holds a password.
+    """
+    value = optional(name)
+    if value is None:
+        return {}
+    expected = "smtp://user:password@host:587 or smtps://user:password@host:465"
+    try:
+        url = urlsplit(value)
+        port = url.port
+    except ValueError:
+        port, url = None, urlsplit("")
+    if url.scheme not in {"smtp", "smtps"} or not url.hostname:
+        raise ImproperlyConfigured(f"{name} must be {expected}{ESCAPES}.")
+    options = dict(parse_qsl(url.query))
+    is_ssl = url.scheme == "smtps"
+    return {
+        "BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "HOST": url.hostname,
+        "PORT": port or (465 if is_ssl else 25),
+        "USER": unquote(url.username or ""),
+        "PASSWORD": unquote(url.password or ""),
+        "TLS": not is_ssl and (bool(url.password) or options.get("tls") == "1"),
+        "SSL": is_ssl,
+    }
 
 
 def database(name: str) -> dict[str, Any]:

@@ -47,24 +47,24 @@ def readyz(request: HttpRequest) -> JsonResponse:
         "database": "unprotected" if "role" in wrong else "ok",
         "keys": "missing" if "keys" in wrong else "ok",
     }
-    rings = queue.depth()
+    rings = queue.depths()
     return JsonResponse(
         {
             "status": "unavailable" if wrong else "ok",
             **(words if database else {"database": "unreachable", "keys": "unknown"}),
             "redis": "unreachable" if rings is None else "ok",
-            "rings": rings,
-            **(_reported() if database else {}),
+            "rings": None if rings is None else sum(rings.values()),
+            **(_reported(rings or {}) if database else {}),
         },
         status=503 if wrong else 200,
     )
 
 
-def _reported() -> dict[str, Any]:
+def _reported(rings: dict[str, int]) -> dict[str, Any]:
     """What runs and workers do, in counts and seconds; nothing when that cannot be asked."""
     try:
         with session.overseeing():
-            live = figures.live()
+            live, told = figures.live(), figures.told()
     except DatabaseError as error:
         logger.warning("runs were not counted (%s)", type(error).__name__)
         return {}
@@ -75,11 +75,29 @@ def _reported() -> dict[str, Any]:
             "overdue_s": _tenths(live.overdue),
         },
         "runs": {
-            "ready": live.ready,
+            "ready": live.of("ready"),
             "oldest_ready_s": _tenths(live.oldest_ready),
-            "running": live.running,
-            "waiting": live.waiting,
-            "later": live.later,
+            "running": live.of("running"),
+            "waiting": live.of("waiting"),
+            "later": live.of("later"),
+        },
+        "deliveries": {
+            "queued": told.queued,
+            "oldest_due_s": _tenths(told.oldest_due),
+            "undelivered": told.undelivered,
+        },
+        "expired_undecided": told.expired,
+        "queues": {
+            name: {
+                "ready": line.ready,
+                "oldest_ready_s": _tenths(line.oldest_ready),
+                "running": line.running,
+                "waiting": line.waiting,
+                "later": line.later,
+                "workers": line.workers,
+                "rings": rings.get(name),
+            }
+            for name, line in live.queues.items()
         },
     }
 

@@ -57,22 +57,26 @@ def _may(request: HttpRequest) -> bool:
 
 
 def _lines() -> Iterator[str]:
-    live, recent, rings = figures.live(), figures.recent(), queue.depth()
-    runs = {
-        "ready": live.ready,
-        "later": live.later,
-        "running": live.running,
-        "waiting": live.waiting,
-    }
+    live, recent, rings = figures.live(), figures.recent(), queue.depths()
+    queues = [({"queue": name}, line) for name, line in live.queues.items()]
     yield from _gauge(
         "runs",
         "Runs that are not over; later: ready, but not before a time.",
-        (({"status": status}, count) for status, count in runs.items()),
+        (
+            ({"status": status, **label}, getattr(line, status))
+            for status in ("ready", "later", "running", "waiting")
+            for label, line in queues
+        ),
     )
-    yield from _one(
+    yield from _gauge(
         "oldest_ready_seconds",
         "How long the oldest run that could be taken has waited for a worker.",
-        live.oldest_ready or 0.0,
+        ((label, line.oldest_ready or 0.0) for label, line in queues),
+    )
+    yield from _gauge(
+        "queue_workers",
+        "Workers that listen to the queue, and were heard of lately.",
+        ((label, line.workers) for label, line in queues),
     )
     yield from _one(
         "lease_overdue_seconds",
@@ -104,8 +108,25 @@ def _lines() -> Iterator[str]:
         "How long the oldest request has waited.",
         recent.oldest_pending or 0.0,
     )
+    told = figures.told()
+    yield from _one(
+        "approvals_expired_7d", "Requests that expired undecided.", told.expired
+    )
+    yield from _one("deliveries_queued", "Messages that are to go out.", told.queued)
+    yield from _one(
+        "delivery_oldest_due_seconds",
+        "How long the oldest message that could be sent has waited.",
+        told.oldest_due or 0.0,
+    )
+    yield from _one(
+        "deliveries_undelivered", "Messages that were given up.", told.undelivered
+    )
     yield from _one("redis_up", "1: it answers.", float(rings is not None))
-    yield from _one("rings", "Rings in the queue; absent without Redis.", rings)
+    yield from _gauge(
+        "rings",
+        "Rings that nobody heard yet; absent without Redis.",
+        (({"queue": name}, count) for name, count in (rings or {}).items()),
+    )
     yield from _workers()
 
 

@@ -16,7 +16,9 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 from checkpoints.db import session
+from checkpoints.db.base import NoConnection
 from checkpoints.db.session import DatabaseRole
+from project.busy import busy
 
 # Django admin's and django-rq's pages carry inline code. They show no state: ids only.
 INLINE_POLICY = {
@@ -90,9 +92,13 @@ class DatabaseRoleMiddleware:
         view: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> None:
-        if "admin" in _apps(request) and admin.site.has_permission(request):
-            session.enter_admin()
+    ) -> HttpResponse | None:
+        try:  # what middleware raises is no view's, for which `ConnectionMiddleware` answers
+            if "admin" in _apps(request) and admin.site.has_permission(request):
+                session.enter_admin()
+        except NoConnection:
+            return busy(request)
+        return None
 
 
 class QueuePagesMiddleware(MiddlewareMixin):
@@ -111,8 +117,11 @@ class QueuePagesMiddleware(MiddlewareMixin):
         # Its pages also hang below the admin, under the admin's names.
         module = getattr(view, "__module__", "") or ""
         of_queue = "django_rq" in _apps(request) or module.startswith("django_rq.")
-        if of_queue and not (request.user.is_active and request.user.is_superuser):
-            return HttpResponseNotFound()
+        try:
+            if of_queue and not (request.user.is_active and request.user.is_superuser):
+                return HttpResponseNotFound()
+        except NoConnection:
+            return busy(request)
         return None
 
 

@@ -60,7 +60,7 @@ INSTALLED_APPS = [
     "agents",
     *(["agents.demo"] if HOLDPOINT_DEMO else []),
     # Agents and tools of your own: each app's `agents.py` is imported at start.
-    *env.names("HOLDPOINT_APPS"),
+    *env.apps("HOLDPOINT_APPS"),
 ]
 
 MIDDLEWARE = [
@@ -68,6 +68,7 @@ MIDDLEWARE = [
     "project.security.StaticFilesMiddleware",
     "project.security.PolicyMiddleware",
     "project.security.CharsetMiddleware",
+    "project.busy.ConnectionMiddleware",
     "project.security.DatabaseRoleMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -138,7 +139,7 @@ if DATABASE_POOL:
     DATABASES["default"]["OPTIONS"]["pool"] = {
         "min_size": 1,
         "max_size": DATABASE_POOL,
-        "timeout": 10,  # seconds until a request that gets no connection fails
+        "timeout": env.number("DATABASE_WAIT_SECONDS", default=30, least=1),
     }
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -166,14 +167,18 @@ RETENTION_GRACE_HOURS = env.number("RETENTION_GRACE_HOURS", default=24)
 
 REDIS_URL = env.redis_url("REDIS_URL")
 
+# What workers may listen to, one queue each (`manage.py worker --queue`). Agents say
+# which is theirs; one that says none is in "agents".
+QUEUES = env.names("QUEUES", ["agents"])
 RQ_QUEUES = {
-    "agents": {
+    name: {
         "URL": REDIS_URL,
         "SERIALIZER": "rq.serializers.JSONSerializer",
         # RQ's alarm raises in the middle of a commit; budgets and leases are ours.
         "DEFAULT_TIMEOUT": -1,
         "DEFAULT_RESULT_TTL": 0,
     }
+    for name in QUEUES
 }
 # The job class resolves one function by name and imports nothing that Redis names.
 RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
@@ -182,6 +187,12 @@ RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
 
 LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
 MAX_STEPS = env.number("MAX_STEPS", default=100, least=1)  # of one run
+# A call of a tool that declares no time of its own is waited for so long.
+TOOL_TIMEOUT_SECONDS = env.number("TOOL_TIMEOUT_SECONDS", default=300, least=1)
+
+# Where no policy says another: seconds in which an approval can be taken back, and nothing
+# runs yet.
+APPROVAL_GRACE_SECONDS = env.number("APPROVAL_GRACE_SECONDS", default=5, most=60)
 
 # Of one API token: so many at once, and as many in each minute after that.
 API_REQUESTS_PER_MINUTE = env.number("API_REQUESTS_PER_MINUTE", default=600, least=1)
@@ -192,9 +203,28 @@ OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
 # One step tries again where that may help: so often, and for so long in all.
 MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
 MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)
+# While one call takes longer, so often a step says so.
+PROGRESS_SECONDS = env.number("PROGRESS_SECONDS", default=60, least=1)
 # What the demo's agent asks for. `./dev up` sets both when the scripted model plays.
 HOLDPOINT_MODEL = env.text("HOLDPOINT_MODEL", "gpt-4o-mini")
 HOLDPOINT_DEMO_LEDGER = env.optional("HOLDPOINT_DEMO_LEDGER")
+
+# Messages about requests
+
+# Where people reach the pages: what links in messages begin with.
+PUBLIC_URL = env.address("PUBLIC_URL") or (
+    f"{'https' if HTTPS else 'http'}://{ALLOWED_HOSTS[0]}" if ALLOWED_HOSTS else ""
+)
+# The mail server; without one, e-mail stays undelivered and says why.
+_mail = env.mail_server("EMAIL_URL")
+EMAIL_BACKEND = _mail.pop("BACKEND", "")
+EMAIL_HOST, EMAIL_PORT = _mail.get("HOST", "localhost"), _mail.get("PORT", 25)
+EMAIL_HOST_USER = _mail.get("USER", "")
+EMAIL_HOST_PASSWORD = _mail.get("PASSWORD", "")
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.get("TLS", False), _mail.get("SSL", False)
+DEFAULT_FROM_EMAIL = env.text("EMAIL_FROM", "holdpoint@localhost")
+# Whether webhooks may go into the network that this server stands in.
+WEBHOOK_PRIVATE_ADDRESSES = env.flag("WEBHOOK_PRIVATE_ADDRESSES", default=LOCAL)
 
 # People
 
@@ -268,6 +298,10 @@ SILENCED_SYSTEM_CHECKS = [
     # Preloading is a promise about a whole domain; only its owner can give it.
     "security.W021",
 ]
+
+# Pages that are open hear of changes by a stream of events; off: they ask every few
+# seconds. A stream is a connection of the web server's, and none of the database's.
+STREAMS = env.flag("STREAMS", default=True)
 
 # What Prometheus sends as its bearer token; without one, /metrics is not there.
 METRICS_TOKEN = env.optional("METRICS_TOKEN")

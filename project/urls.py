@@ -11,6 +11,7 @@ admin.site.site_header = admin.site.site_title = "Holdpoint admin"
 handler400 = "agents.pages.refusals.not_understood"
 handler403 = "agents.pages.refusals.not_allowed"
 handler404 = "agents.pages.refusals.not_found"
+handler500 = "project.busy.broken"
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),

@@ -3,11 +3,19 @@
 //
 //   data-hotkey="a"         the control's key; `install` of @github/hotkey
 //   data-see="#id …"        its key acts only once these can be seen; the first press shows them
-//   data-rows               a list whose rows j and k walk, x selects
+//   data-twice="text"       its key acts at the second press; the first says so
+//   data-read               a <details> with a box to tick: opening it ticks the box
+//   data-opens              a link that opens the <details> which it leads to
+//   data-rows               a list whose rows j and k walk, o opens, x selects, J and K extend
+//   data-picked             what is done with selected rows; data-count and data-many say how many
+//   data-first="#id"        a field in which Enter and the arrows lead into that list of links
 //   data-modal              a <dialog open> from the server that should block the page
 //   data-close              closes the dialog it stands in
+//   data-back               a link that closes a sheet; what opened the sheet has the focus again
 //   data-copy="text"        copies the text, or the page's address when empty
+//   data-copy-of="#id"      copies the text of that element
 //   data-dismiss            removes the toast or note it stands in
+//   data-dismisses          the same, once what it sends is on its way
 //   data-default            the button that Ctrl+Enter presses (else the form's first)
 //   data-fill="#id"         a radio whose value is put into that field, unless someone wrote there
 //   data-auto               a form that submits when one of its fields changes
@@ -24,12 +32,12 @@ function say(text) {
   document.getElementById("say")?.replaceChildren(text);
 }
 
-function toast(text) {
+function toast(text, role = "alert") {
   const toasts = document.getElementById("toasts");
   if (!toasts) return;
   const box = document.createElement("div");
   box.className = "toast";
-  box.setAttribute("role", "alert");
+  box.setAttribute("role", role);
   box.append(text);
   toasts.append(box);
   fade(box);
@@ -59,7 +67,16 @@ function refreshHotkeys(scope) {
   });
 }
 
-let warned = new WeakSet();
+const warned = new Set(); // controls whose first press showed what they are about
+
+// What was looked at may not be what is there now. A list that is drawn anew beside it is.
+function forgetLooks(part) {
+  for (const control of warned) {
+    const about = control.closest("article, dialog") ?? document.body;
+    if (!control.isConnected || about.contains(part) || part.contains(about)) warned.delete(control);
+  }
+}
+const UNREAD = "[data-read]:has([name=read]:not(:checked)), [data-read]:not(:has([name=read]))";
 
 function canBeSeen(element, limit) {
   const { bottom, width } = element.getBoundingClientRect();
@@ -70,12 +87,26 @@ function canBeSeen(element, limit) {
 function mayFire(control) {
   const modal = document.querySelector("dialog:modal");
   if (modal && !modal.contains(control)) return false;
-  if (!control.dataset.see || warned.has(control)) return true;
+  if (warned.has(control)) return true;
+  const folded = control.dataset.see && document.querySelector(UNREAD);
+  if (folded) {
+    folded.open = true;
+    folded.scrollIntoView({ block: "nearest" });
+    folded.querySelector("a.btn, summary").focus(); // the rest may have a page of its own
+    say(`This is longer than what could be seen. Read it, then press ${control.dataset.hotkey} again.`);
+    return false;
+  }
+  if (control.dataset.twice) {
+    warned.add(control);
+    say(control.dataset.twice);
+    toast(control.dataset.twice, "status");
+  }
+  if (!control.dataset.see) return !control.dataset.twice;
   const limit = control.closest(".bar, .sheet")?.getBoundingClientRect().top ?? innerHeight;
   const unseen = [...document.querySelectorAll(control.dataset.see)].find(
     (element) => !canBeSeen(element, limit),
   );
-  if (!unseen) return true;
+  if (!unseen) return !control.dataset.twice;
   unseen.scrollIntoView({ block: "end" });
   warned.add(control);
   say(`Look at this first, then press ${control.dataset.hotkey} again.`);
@@ -92,32 +123,126 @@ document.addEventListener(
 
 // ---- Keys that belong to no single control
 
+function linksOf(rows) {
+  return [...rows.querySelectorAll("a.t, button.t")].filter((link) => link.checkVisibility()); // not folded
+}
+
+const rowOf = (link) => link.closest(".item, tr");
+
+let stoodAt = null; // the row that had the focus last, and its place in the list
+
+document.addEventListener("focusin", (event) => {
+  const rows = event.target.closest("[data-rows]");
+  if (!rows) return;
+  const at = linksOf(rows).findIndex((link) => rowOf(link)?.contains(event.target));
+  stoodAt = at < 0 ? null : { row: rowOf(event.target), at };
+});
+
+// A row may leave while someone stands on it: what came up in its place has the focus then.
+function keepPlace() {
+  const rows = document.querySelector("[data-rows]");
+  if (!rows || !stoodAt || stoodAt.row?.isConnected || document.activeElement !== document.body) return;
+  const links = linksOf(rows);
+  links[Math.min(stoodAt.at, links.length - 1)]?.focus();
+}
+
 function walk(rows, by) {
-  const links = [...rows.querySelectorAll("a.t")];
-  const at = links.findIndex((link) => link.closest(".item, tr").contains(document.activeElement));
+  const links = linksOf(rows);
+  const at = links.findIndex((link) => rowOf(link).contains(document.activeElement));
   const from = at >= 0 ? at : links.findIndex((link) => link.closest("[aria-current]"));
   links[Math.max(0, Math.min(links.length - 1, from + by))]?.focus();
 }
 
-function select(rows) {
+function boxHere(rows) {
   const row = document.activeElement.closest(".item, tr");
-  if (row && rows.contains(row)) row.querySelector("input[type=checkbox]")?.click();
+  return row && rows.contains(row) ? row.querySelector("input[type=checkbox]") : null;
+}
+
+function extend(rows, by) {
+  const pick = () => {
+    const box = boxHere(rows);
+    if (box && !box.checked) box.click();
+  };
+  if (!boxHere(rows)) walk(rows, by);
+  else {
+    pick();
+    walk(rows, by);
+  }
+  pick();
+}
+
+function open(rows) {
+  const row = document.activeElement.closest(".item, tr");
+  if (row && rows.contains(row)) row.querySelector("a.t")?.click();
+}
+
+const ROW_KEYS = {
+  j: (rows) => walk(rows, 1),
+  k: (rows) => walk(rows, -1),
+  J: (rows) => extend(rows, 1),
+  K: (rows) => extend(rows, -1),
+  o: open,
+  x: (rows) => boxHere(rows)?.click(),
+};
+
+// How many rows are selected, where it is said what can be done with them.
+function countPicked(aloud) {
+  for (const bar of document.querySelectorAll("[data-picked]")) {
+    // Not bar.id: its fields are called that, and a form's own properties give way to them.
+    const picked = [...bar.elements].filter((field) => field.checked).length;
+    bar.querySelector("[data-count]").textContent = `${picked} selected`;
+    for (const many of bar.querySelectorAll("[data-many]")) many.textContent = `\u00a0${picked}`;
+    if (aloud) say(`${picked} selected`);
+  }
+}
+
+// From a field into the list that it filters.
+function intoList(event, field) {
+  const links = [...document.querySelectorAll(`${field.dataset.first} a`)];
+  if (!links.length) return false;
+  if (event.key === "Enter") links[0].click();
+  else if (event.key === "ArrowDown") links[0].focus();
+  else return false;
+  event.preventDefault();
+  return true;
+}
+
+function alongList(event) {
+  const list = event.target.closest("[data-list]");
+  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!list || !by) return false;
+  const links = [...list.querySelectorAll("a")];
+  const to = links.indexOf(event.target) + by;
+  const field = document.querySelector(`[data-first="#${list.id}"]`);
+  (to < 0 ? field : links[Math.min(to, links.length - 1)])?.focus();
+  event.preventDefault();
+  return true;
 }
 
 function keyInField(event, field) {
+  if (field.dataset.first && intoList(event, field)) return;
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && field.form) {
     event.preventDefault();
     field.form.requestSubmit(field.form.querySelector("[data-default]"));
   } else if (event.key === "Escape" && !field.closest("dialog:modal, details.pop")) {
-    field.blur();
+    leaveField(field);
   }
+}
+
+// Out of a sheet's field one stands on the sheet's cross. With nothing focused the place in
+// the page would be lost, and a browser that has not yet drawn an autofocus gives it again.
+function leaveField(field) {
+  const cross = field.closest(".sheet")?.querySelector("[data-back][data-hotkey]");
+  if (cross) cross.focus();
+  else field.blur();
 }
 
 document.addEventListener("keydown", (event) => {
   if (event.target.matches?.(FIELD)) {
     keyInField(event, event.target);
-    return;
+    if (event.key !== "Escape" || !event.target.closest("details.pop")) return;
   }
+  if (alongList(event)) return;
   const menu = event.key === "Escape" && document.querySelector("details.pop[open]");
   if (menu) {
     menu.open = false;
@@ -127,9 +252,7 @@ document.addEventListener("keydown", (event) => {
   const rows = document.querySelector("[data-rows]");
   const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (!rows || !plain || !shortcuts || document.querySelector("dialog:modal")) return;
-  if (event.key === "j") walk(rows, 1);
-  if (event.key === "k") walk(rows, -1);
-  if (event.key === "x") select(rows);
+  ROW_KEYS[event.key]?.(rows);
 });
 
 // ---- Dialogs
@@ -148,6 +271,30 @@ function showModal(dialog) {
     { once: true },
   );
 }
+
+// ---- Sheets: parts of the page, which come and go with it
+
+let sheetOpener = ""; // the address of the link that led to the sheet
+let closesSheet = false;
+
+function giveBackFocus() {
+  if (!closesSheet || document.querySelector(".sheet")) return;
+  closesSheet = false;
+  const opener = document.querySelector(`article a[href="${CSS.escape(sheetOpener)}"]`);
+  const shown = opener?.checkVisibility() ? opener : opener?.closest("details")?.querySelector("summary");
+  (shown ?? document.querySelector("article h2[tabindex]"))?.focus();
+}
+
+// ---- Folded text: who opened it has seen it
+
+document.addEventListener(
+  "toggle", // does not bubble
+  ({ target }) => {
+    const box = target.open && target.matches("[data-read]") && target.querySelector("[name=read]");
+    if (box) box.checked = true;
+  },
+  true,
+);
 
 // ---- Clicks
 
@@ -178,12 +325,24 @@ function showPane(name) {
 
 const CLICKS = {
   "[data-copy]": (control) => copy(control.dataset.copy || location.href),
+  "[data-copy-of]": (control) => copy(document.querySelector(control.dataset.copyOf).textContent),
+  "[data-dismisses]": (control) => setTimeout(() => control.closest(".toast")?.remove()),
   "[data-dismiss]": (control) => control.closest(".toast, .note")?.remove(),
   "[data-close]": (control, event) => {
     const dialog = control.closest("dialog:modal");
     if (!dialog) return; // the link leads back
     event.preventDefault();
     dialog.close();
+  },
+  "[data-opens]": (control) => {
+    const folded = document.querySelector(control.hash);
+    if (folded) folded.open = true;
+  },
+  "article a[hx-get]:not([data-back])": (control) => {
+    sheetOpener = control.getAttribute("href");
+  },
+  "[data-back]": () => {
+    closesSheet = true;
   },
   "[data-show-pane]": (control, event) => {
     if (showPane(control.dataset.showPane)) event.preventDefault();
@@ -250,7 +409,12 @@ function fill(radio) {
 
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-fill]")) fill(event.target);
+  if (event.target.form?.matches("[data-picked]")) countPicked(true);
   if (event.target.form?.matches("[data-auto]")) event.target.form.requestSubmit();
+});
+
+document.addEventListener("reset", (event) => {
+  if (event.target.matches("[data-picked]")) setTimeout(countPicked, 0, true); // once it is reset
 });
 
 // The thumb moves before the server has answered; what is read aloud moves with it.
@@ -289,7 +453,10 @@ document.addEventListener("htmx:error", ({ detail: { ctx } }) => {
 });
 
 document.addEventListener("htmx:response:error", ({ detail: { ctx } }) => {
-  if (ctx.response.status >= 500 && USER_EVENTS.has(ctx.sourceEvent?.type)) {
+  if (!USER_EVENTS.has(ctx.sourceEvent?.type)) return;
+  if (ctx.response.status === 503) {
+    toast("Too much is asked at once. Nothing was changed: try again in a few seconds.");
+  } else if (ctx.response.status >= 500) {
     toast("Something broke on our side. Reload to see where things stand.");
   }
 });
@@ -310,11 +477,14 @@ function showCurrentStep() {
 
 function prepare(scope) {
   const part = scope instanceof Element ? scope : document.body;
-  warned = new WeakSet(); // what was looked at may not be what is there now
+  forgetLooks(part);
   refreshHotkeys(part);
   each(part, "dialog[data-modal]", showModal);
   each(part, ".toast", fade);
   showCurrentStep();
+  countPicked();
+  giveBackFocus();
+  keepPlace();
 }
 
 prepare(document.body);

@@ -129,9 +129,14 @@ class ScriptedModel:
             if kind in (None, effect["kind"])
         ]
 
+    def charge(self, fares: dict[str, Any]) -> None:
+        """What the airline charges from now on (agents/demo/model/fares.py)."""
+        self.services.fares.write(fares)
+
     def reset(self) -> None:
         self.services.script.reset()
         self.services.ledger.clear()
+        self.services.fares.write({})
         self.services.answer = persona.answer
 
 

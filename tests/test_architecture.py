@@ -35,9 +35,11 @@ NO_ATTRIBUTES = {("yaml", "load"), ("yaml", "unsafe_load"), ("yaml", "full_load"
 # Where everything is caught: the edges of a process, thread, job or tool.
 EDGES = {
     "agents/queue.py": "what an exception says is kept from RQ, which would store it",
+    "agents/runs/aside.py": "what an act raises is for whoever waits for it",
     "agents/runs/execute.py": "a tool is somebody else's code",
     "agents/runs/housekeeping.py": "the edge of a duty",
     "agents/runs/pool.py": "the edge of a forked child",
+    "agents/runs/reaper.py": "the edge of a row: one bad one does not stop the others",
     "agents/runs/outcomes.py": "the edge of a claim",
     "agents/runs/worker.py": "the edges of a thread and of a job",
     "checkpoints/pure/schema.py": "a migration is somebody else's code",

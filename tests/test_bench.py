@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice
 
-from bench import _run_figures, _text
+from bench import _run_figures, _text, pages
 from bench._figures import FIGURES, THEIRS, VARIANTS, is_met, show
 
 KEYS = """
@@ -66,3 +66,12 @@ def test_the_figures_of_runs_are_those_that_were_promised(capsys):
     assert "**missed**" in step
     assert "missed" not in pickup
     assert "met" in pickup
+
+
+def test_the_figures_of_pages_are_those_that_were_promised():
+    promised = (
+        "inbox_100k_ms inbox_kb approval_page_ms decide_ms blame_10k_ms"
+        " compare_ms diff_1mb_ms"
+        " thread_1k_ms thread_10k_ms step_ms thread_kb fork_http_ms threads_1m_ms"
+    )
+    assert list(pages.AIMS) == promised.split()

@@ -67,6 +67,7 @@ def structure(database: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 def test_they_go_back_to_nothing_and_forward_to_the_same(scratch):
     migrate(scratch)
     there = structure(scratch)

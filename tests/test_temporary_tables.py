@@ -85,5 +85,5 @@ def test_every_function_of_ours_says_where_it_looks():
             " WHERE pronamespace = 'public'::regnamespace AND prosrc ~ 'checkpoints_'"
         )
         found = dict(cursor.fetchall())
-    assert len(found) == 4
+    assert len(found) == 5
     assert set(map(str, found.values())) == {"['search_path=public, pg_temp']"}

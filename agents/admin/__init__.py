@@ -13,9 +13,16 @@ from agents.models import (
     Agent,
     AgentVersion,
     Approval,
+    ApprovalNote,
+    Channel,
     Decision,
+    Delivery,
+    Policy,
+    PolicyUse,
     Price,
     Run,
+    Snooze,
+    StickyRule,
     ToolCall,
     Worker,
 )
@@ -53,6 +60,8 @@ class RunAdmin(ReadOnlyAdmin):
         "workspace",
         "agent_version",
         "status",
+        "queue",
+        "priority",
         "started_by",
         "attempts",
         "steps",
@@ -60,7 +69,7 @@ class RunAdmin(ReadOnlyAdmin):
         "error_class",
         "created_at",
     ]
-    list_filter = ["workspace", "status", "error_class", "created_at"]
+    list_filter = ["workspace", "status", "queue", "error_class", "created_at"]
     list_select_related = ["workspace", "agent_version__agent", "started_by"]
     search_fields = ["=id", "=thread__id", "=error_class", "started_by__username"]
 
@@ -147,3 +156,87 @@ class WorkerAdmin(ReadOnlyAdmin):
     list_display = ["name", "queue", "turns", "started_at", "beat_at", "ending"]
     list_filter = ["queue", "ending"]
     search_fields = ["=name", "=host"]
+
+
+@admin.register(Policy)
+class PolicyAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "workspace", "version", "note", "made_by", "made_at"]
+    list_filter = ["workspace", "made_at"]
+    list_select_related = ["workspace", "agent", "made_by"]
+    search_fields = ["=id", "agent__name", "note"]
+
+
+@admin.register(PolicyUse)
+class PolicyUseAdmin(ReadOnlyAdmin):
+    list_display = ["id", "workspace", "call", "at"]
+    list_filter = ["workspace", "at"]
+    list_select_related = ["workspace", "call"]
+    search_fields = ["=id", "=call__id"]
+
+
+@admin.register(StickyRule)
+class StickyRuleAdmin(ReadOnlyAdmin):
+    list_display = [
+        "__str__",
+        "workspace",
+        "agent",
+        "made_by",
+        "expires_at",
+        "hits",
+        "revoked_at",
+    ]
+    list_filter = ["workspace", "scope", "expires_at"]
+    list_select_related = ["workspace", "agent", "made_by"]
+    search_fields = ["=id", "=tool", "=thread__id"]
+
+
+@admin.register(ApprovalNote)
+class ApprovalNoteAdmin(ReadOnlyAdmin):
+    list_display = ["id", "workspace", "approval", "by", "at"]
+    list_filter = ["workspace", "at"]
+    list_select_related = ["workspace", "approval", "by"]
+    search_fields = ["=id", "=approval__id", "by__username"]
+
+
+@admin.register(Snooze)
+class SnoozeAdmin(ReadOnlyAdmin):
+    list_display = ["__str__", "workspace", "by", "until"]
+    list_filter = ["workspace", "until"]
+    list_select_related = ["workspace", "approval", "by"]
+    search_fields = ["=id", "=approval__id", "by__username"]
+
+
+@admin.register(Channel)
+class ChannelAdmin(ReadOnlyAdmin):
+    list_display = [
+        "name",
+        "workspace",
+        "kind",
+        "events",
+        "active",
+        "made_by",
+        "made_at",
+    ]
+    list_filter = ["workspace", "kind", "active"]
+    list_select_related = ["workspace", "made_by"]
+    search_fields = ["=id", "name"]
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "channel",
+        "event",
+        "approval",
+        "recipient",
+        "status",
+        "attempts",
+        "error_class",
+        "created_at",
+        "sent_at",
+    ]
+    list_filter = ["workspace", "status", "event", "error_class", "created_at"]
+    list_select_related = ["workspace", "channel", "approval", "recipient"]
+    search_fields = ["=id", "=approval__id", "=channel__id", "recipient__username"]

@@ -1,1 +1,1 @@
-"""The JSON API for programs, under /api/v1/: what the pages do, but never decide."""
+"""The JSON API for programs, under /api/v1/: what the pages do."""

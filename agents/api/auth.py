@@ -47,7 +47,4 @@ class Token(HttpBearer):
         return program
 
 
-reads, starts, messages, forks, cancels = (
-    Token(scope)
-    for scope in (Scope.READ, Scope.START, Scope.MESSAGE, Scope.FORK, Scope.CANCEL)
-)
+reads, starts, messages, forks, cancels, decides = map(Token, Scope)

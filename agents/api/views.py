@@ -8,92 +8,43 @@ from uuid import UUID
 import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import NinjaAPI, Path, Query, Router, Schema, Status
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI, Path, Query, Router, Status
 from ninja.parser import Parser
-from pydantic import ConfigDict, Field
 
-from agents.api import problems
+from agents.api import approvals, problems
 from agents.api.auth import ProgramRequest, cancels, forks, messages, reads, starts
+from agents.api.shapes import (
+    PLAIN,
+    AgentOut,
+    CancelOut,
+    ForkIn,
+    ForkOut,
+    MessageIn,
+    MessageOut,
+    RetryIn,
+    StartIn,
+)
 from agents.models import Run
-from agents.runs import report, start
+from agents.runs import control, report, start
 from agents.runs.edits import ForkEdits
 from agents.tools import registry
 from checkpoints.models import Branch, Thread
-
-LONGEST = 100_000  # characters of a message or prompt
-
-Text = Annotated[str, Field(min_length=1, max_length=LONGEST)]
-PLAIN = r"^[^\x00]*$"  # what a column can hold
-Name = Annotated[str, Field(max_length=60, pattern=PLAIN)]
-ExternalId = Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)]
-
-
-class Strict(Schema):
-    """A body: what it does not know, it refuses."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class StartIn(Strict):
-    agent: Name
-    message: Text
-    title: Annotated[str, Field(max_length=200)] = ""
-    params: dict[str, Any] = {}
-    external_id: ExternalId | None = None
-
-
-class MessageIn(Strict):
-    message: Text
-    branch: UUID | None = None
-    agent: Name = ""
-    request_key: UUID | None = None
-
-
-class ForkIn(Strict):
-    step: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    branch: UUID | None = None
-    name: Name = ""
-    system: Annotated[str, Field(max_length=LONGEST)] | None = None
-    model: Annotated[str, Field(max_length=100)] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    message: Text | None = None
-    run: bool = True
-    agent: Name = ""
-    request_key: UUID | None = None
-
-
-class AgentOut(Schema):
-    name: str
-    title: str
-    description: str
-    busy: str
-
-
-class MessageOut(Schema):
-    id: UUID
-    position: int
-    thread: UUID
-    branch: UUID
-
-
-class ForkOut(Schema):
-    thread: UUID
-    branch: UUID
-    run: UUID | None
-
-
-class CancelOut(Schema):
-    cancelled: bool
-    run: report.RunReport
+from checkpoints.pure.strict import first_problem
 
 
 class JsonParser(Parser):
-    """Strict JSON: no NaN, nothing too deep."""
+    """Strict JSON: no NaN, nothing too deep, and nothing that parsers disagree about.
+
+    What is decided is what was sent: of a key that is given twice nobody could say which
+    counts, and an integer beyond 64 bits would become another number.
+    """
 
     def parse_body(self, request: HttpRequest) -> Any:
-        return orjson.loads(request.body)
+        said = orjson.loads(request.body)  # refuses, quickly, what is no JSON at all
+        if problem := first_problem(request.body.decode()):
+            raise problem
+        return said
 
 
 router = Router()
@@ -104,7 +55,8 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 @router.get("/agents", auth=reads, response=list[AgentOut], summary="Agents")
 def agents(request: ProgramRequest) -> Any:
     """The agents that can be started."""
-    return list(registry)
+    off = control.switched_off(request.auth)
+    return [agent for agent in registry if agent.name not in off]
 
 
 @router.post(
@@ -127,6 +79,7 @@ def start_run(request: ProgramRequest, body: StartIn) -> Any:
         title=body.title,
         params=body.params,
         external_id=body.external_id,
+        priority=body.priority,
         by=request.auth,
     )
     return Status(201 if is_new else 200, report.brief(run, by=request.auth))
@@ -176,9 +129,10 @@ def cancel(request: ProgramRequest, run_id: RunId) -> Any:
     response={201: report.RunReport},
     summary="Try again",
 )
-def retry(request: ProgramRequest, run_id: RunId) -> Any:
+def retry(request: ProgramRequest, run_id: RunId, body: RetryIn | None = None) -> Any:
     """A new run from the head, where this one failed or was cancelled."""
-    again = start.retry(_run(request, run_id), by=request.auth)
+    resume = body.resume if body else ""
+    again = start.retry(_run(request, run_id), by=request.auth, resume=resume)
     return Status(201, report.brief(again, by=request.auth))
 
 
@@ -209,6 +163,7 @@ def message(
         by=request.auth,
         agent=body.agent,
         request_key=body.request_key,
+        resume=body.resume,
     )
     return Status(
         202,
@@ -270,8 +225,9 @@ def fork(
 ) -> Any:
     """A branch that goes on from a step, changed so, and a run of its own.
 
-    The source stays as it is. Effects are not repeated: recorded results are used, and
-    a person is asked where there is none.
+    The source stays as it is. Of calls with effects, `calls` says whether recorded
+    results are used, and a person is asked where there is none (`recorded`), whether
+    those others are only simulated (`simulate`), or made once a person approved (`live`).
     """
     source = report.checkpoint_at(
         _branch(request, thread_id, body.branch), step=body.step, by=request.auth
@@ -282,9 +238,11 @@ def fork(
         edits=ForkEdits(**{name: getattr(body, name) for name in names}),
         name=body.name,
         by=request.auth,
+        calls=body.calls,
         run=body.run,
         agent=body.agent,
         request_key=body.request_key,
+        resume=body.resume,
     )
     run = Run.objects.for_user(request.auth).filter(branch=made).first()
     return Status(
@@ -318,16 +276,18 @@ class Api(NinjaAPI):
 api = Api(
     title="Holdpoint",
     version="1",
-    description="Start, watch, message, fork and cancel runs of agents. To decide what "
-    "they ask is for people.",
+    description="Start, watch, message, fork and cancel runs of agents, and decide what "
+    "they ask, for the person who made the token.",
     docs_url=None,  # a page of foreign scripts; docs/api.md describes it
     urls_namespace="api",
     parser=JsonParser(),
 )
 problems.install(api)
 api.add_router("", router)
+api.add_router("", approvals.router)
 
 
+@csrf_exempt  # a program that mistyped an address has no form that was too old
 def elsewhere(request: HttpRequest, path: str) -> HttpResponse:
     """Any other address below /api/."""
     return problems.answer(request, Http404())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from agents.models import Approval, Decision, ToolCall
@@ -14,13 +15,19 @@ from checkpoints.models import DataKey
 
 
 def digest_of(
-    call: ToolCall, tool: Tool, arguments: Mapping[str, Any], *, in_doubt: bool = False
+    call: ToolCall,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    *,
+    under: Approval,
+    in_doubt: bool = False,
 ) -> bytes:
     """The digest of a request to run the call with these arguments.
 
-    The tool's schema and rule are those of this process: a request that was shown
-    under others has another digest. `in_doubt`: it was tried, so many times, and what
-    came of that is not known; a decision holds for one more try.
+    What the request demands is as it was frozen in `under`: a policy that changes later
+    changes no request. The tool's schema and rule are those of this process: a request
+    that was shown under others has another digest. `in_doubt`: it was tried, so many
+    times, and what came of that is not known; a decision holds for one more try.
     """
     return approval_digest(
         thread_keys(call.thread_id).mac,
@@ -34,10 +41,26 @@ def digest_of(
         tool_version=call.tool_version,
         schema_hash=tool.schema_hash,
         arguments=arguments,
-        policy_version=tool.rule.version if tool.rule else "none",
+        policy={
+            "tool": tool.rule.version if tool.rule else "none",
+            "policy": str(under.policy_id or ""),
+            "rule": under.rule,
+            "risk": str(under.risk),
+            "allowed": under.allowed,
+            "terms": under.terms,
+        },
         agent_version=call.run.agent_version_id,
-        guards={"tried": call.attempts} if in_doubt else None,
+        guards=_guards(call, under, in_doubt=in_doubt),
     )
+
+
+def _guards(call: ToolCall, under: Approval, *, in_doubt: bool) -> dict[str, Any]:
+    """What else must be as it was shown. Of what a guard saw: the sealed record, which
+    opens to nothing else, so that who only compares digests need not open it."""
+    guards: dict[str, Any] = {"tried": call.attempts} if in_doubt else {}
+    if under.guard_seen is not None:
+        guards["seen"] = sha256(bytes(under.guard_seen)).hexdigest()
+    return guards
 
 
 def mac_of(decision: Decision, *, content: Any, settled: bytes) -> bytes:
@@ -55,6 +78,9 @@ def mac_of(decision: Decision, *, content: Any, settled: bytes) -> bytes:
         content=content,
         shown=bytes(decision.digest),
         settled=settled,
+        fragment=None if decision.shown is None else bytes(decision.shown),
+        confirmed=decision.confirmed,
+        break_glass=decision.break_glass,
     )
 
 

@@ -9,12 +9,12 @@ The call itself stays `waiting` until the run takes the decision in, as a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from django.db import transaction
-
-from agents.approvals.binding import digest_of, mac_of
+from agents.approvals import who
+from agents.approvals.given import Given
+from agents.approvals.settle import Edited, Verdict, call_of, decide
+from agents.approvals.who import ineligible
 from agents.errors import (
     AlreadyDecided,
     ArgumentsDoNotFit,
@@ -25,15 +25,13 @@ from agents.errors import (
     UnknownAgent,
     UnknownTool,
 )
-from agents.models import Approval, Decision, Run, ToolCall
+from agents.models import Approval, Decision
 from agents.models.approvals import Seen
 from agents.tools import Tool, registry
 from agents.tools.schema import Schema
 from agents.tools.secrets import capture, captured
-from agents.wake import adopt, wake
-from checkpoints import audit, clock, gate
-from checkpoints.access import Role, UserPrincipal
-from checkpoints.models import Branch, Membership
+from checkpoints.access import UserPrincipal
+from checkpoints.pure import codec
 
 __all__ = [
     "AlreadyDecided",
@@ -45,110 +43,138 @@ __all__ = [
     "approve",
     "edit",
     "ineligible",
+    "misfits",
     "reject",
     "respond",
+    "response_of",
     "schema_of",
 ]
 
-Verdict = Decision.Verdict
-
 TEXT_CHARACTERS = 10_000  # of a reason or an answer
-
-_STATUS = {
-    Verdict.APPROVE: Approval.Status.APPROVED,
-    Verdict.EDIT: Approval.Status.APPROVED,
-    Verdict.REJECT: Approval.Status.REJECTED,
-    Verdict.RESPOND: Approval.Status.RESPONDED,
-}
+_TOO_LONG = f"At most {TEXT_CHARACTERS:,} characters."
 
 
-def approve(approval: Approval, *, seen: Seen, by: UserPrincipal) -> Decision:
+def approve(
+    approval: Approval,
+    *,
+    seen: Seen,
+    by: UserPrincipal,
+    password_ok: bool = False,
+    typed: str = "",
+    shown: bytes | None = None,
+) -> Decision:
     """Let the call go ahead as it was shown; wake the run once every call is decided.
 
-    Of a call in doubt: it did not happen, and is made again.
+    Where several people have to approve, the request stays pending until the last of
+    them. Where the terms give a grace window, nothing runs until it is over. Of a call
+    in doubt: it did not happen, and is made again.
 
-    Raises AlreadyDecided when someone was faster, Stale when the request changed since
-    it was shown, NotEligible when `by` may not decide it (it names the rule), and
-    InvalidDecision when this request cannot be approved.
+    `password_ok`: the person just gave their password, and it was right; `typed`: what
+    they typed to say that they mean it (`given.demanded` says what is asked for);
+    `shown`: `given.hash_of_shown` of what the page showed.
+
+    Raises AlreadyDecided when someone was faster, or `by` has approved already, or it is
+    past its deadline, Stale when the request changed since it was shown, NotEligible when
+    `by` may not decide it (it names the rule), and InvalidDecision when this request
+    cannot be approved, or something is missing.
     """
-    return _decide(approval, seen, by, Verdict.APPROVE, None)
+    given = Given(None, password_ok, typed, shown)
+    return decide(approval, seen, by, Verdict.APPROVE, given)
 
 
 def edit(
-    approval: Approval, *, seen: Seen, by: UserPrincipal, arguments: dict[str, Any]
+    approval: Approval,
+    *,
+    seen: Seen,
+    by: UserPrincipal,
+    arguments: dict[str, Any],
+    password_ok: bool = False,
+    typed: str = "",
+    shown: bytes | None = None,
 ) -> Decision:
     """Let the call go ahead with these arguments instead. They are kept apart.
 
-    Arguments that are what they were count as an approval. Raises as `approve`, and
-    InvalidDecision with a message for each argument that does not fit.
+    Where several people have to approve, or not who edits, that makes a new revision,
+    which is pending: everybody approves it anew. Arguments that are what they were count
+    as an approval. Raises as `approve`, and InvalidDecision with a message for each
+    argument that does not fit.
     """
-    _require_right(approval, by)
+    if why := who.without_right(approval, by):
+        raise NotEligible(why)
     tool = _tool(approval)
     try:
         kept, _ = tool.validate(arguments)
     except ArgumentsDoNotFit as wrong:
         raise InvalidDecision(wrong.fields) from None
-    if secrets := capture(kept)[1]:
-        raise InvalidDecision(
-            {
-                "": "The arguments hold what looks like a secret "
-                f"({', '.join(secrets)}). Tools take secrets by name."
-            }
-        )
-
-    def settle(call: ToolCall) -> bytes:
-        call.effective = gate.seal(call, "effective", kept)
-        return digest_of(call, tool, kept)
-
-    call = ToolCall.objects.for_user(by).select_related("reply", "run")
-    if digest_of(call.get(pk=approval.call_id), tool, kept) == seen.digest:
-        return approve(approval, seen=seen, by=by)
-    return _decide(approval, seen, by, Verdict.EDIT, {"arguments": kept}, settle)
+    _require_no_secrets("arguments", kept)
+    edited, given = Edited(tool, kept), Given(None, password_ok, typed, shown)
+    if edited.digest(call_of(approval, by), approval) == seen.digest:
+        return decide(approval, seen, by, Verdict.APPROVE, given)
+    given = Given({"arguments": kept}, password_ok, typed, shown)
+    return decide(approval, seen, by, Verdict.EDIT, given, edited)
 
 
 def reject(
-    approval: Approval, *, seen: Seen, by: UserPrincipal, reason: str
+    approval: Approval,
+    *,
+    seen: Seen,
+    by: UserPrincipal,
+    reason: str,
+    shown: bytes | None = None,
 ) -> Decision:
     """Refuse the call; the agent reads the reason. Raises as `approve`.
 
-    Of a call in doubt: leave it so.
+    One is enough, however many have to approve. Of a call in doubt: leave it so. The
+    third of one tool in a row pauses the run (`rejections`).
     """
-    text = _text("reason", reason, "Say why: the agent reads it and can do better.")
-    return _decide(approval, seen, by, Verdict.REJECT, {"reason": text})
+    text = text_of("reason", reason, "Say why: the agent reads it and can do better.")
+    given = Given({"reason": text}, shown=shown)
+    return decide(approval, seen, by, Verdict.REJECT, given)
 
 
 def respond(
-    approval: Approval, *, seen: Seen, by: UserPrincipal, response: str
+    approval: Approval,
+    *,
+    seen: Seen,
+    by: UserPrincipal,
+    response: str | dict[str, Any],
+    password_ok: bool = False,
+    typed: str = "",
+    shown: bytes | None = None,
 ) -> Decision:
     """Answer a question; the answer is the call's result. Raises as `approve`.
 
-    Of a call in doubt: it happened, and gave this.
+    Where its tool declares the form of an answer, `response` holds its values, and
+    InvalidDecision has a message for each that does not fit. Of a call in doubt: it
+    happened, and gave this.
     """
+    if why := who.without_right(approval, by):
+        raise NotEligible(why)
+    kept = _answer(approval, response)
+    given = Given({"response": kept}, password_ok, typed, shown)
+    return decide(approval, seen, by, Verdict.RESPOND, given)
+
+
+def _answer(approval: Approval, response: str | dict[str, Any]) -> str | dict[str, Any]:
+    """An answer as it is kept. Raises InvalidDecision."""
+    if (form := response_of(approval)) is not None:
+        if isinstance(response, str):
+            names = ", ".join(form["properties"])
+            raise InvalidDecision({"response": f"An answer has fields: {names}."})
+        try:
+            kept = _tool(approval).answer(response)
+        except ArgumentsDoNotFit as wrong:
+            raise InvalidDecision(wrong.fields) from None
+        _require_no_secrets("fields", kept)
+        if codec.size(kept) > TEXT_CHARACTERS:
+            raise InvalidDecision({"response": _TOO_LONG})
+        return kept
+    if not isinstance(response, str):
+        raise InvalidDecision({"response": "This is answered with text."})
     empty = "Write an answer, or reject the question."
     if approval.kind == Approval.Kind.UNKNOWN:
         empty = "Write what it gave, or what you found: the agent goes on with it."
-    text = _text("response", response, empty)
-    return _decide(approval, seen, by, Verdict.RESPOND, {"response": text})
-
-
-def ineligible(approval: Approval, by: UserPrincipal) -> str:
-    """Why this person may not decide the request; empty when they may."""
-    member = Membership.objects.for_user(by).filter(
-        user_id=by.user_id, user__is_active=True
-    )
-    found = member.first()
-    if found is None:
-        return "You are no longer a member of this workspace."
-    if found.role == Role.AUDITOR:
-        return "Auditors read the audit log; they decide nothing."
-    if found.can_approve:
-        return ""
-    if approval.kind == Approval.Kind.QUESTION:
-        if found.role in (Role.OPERATOR, Role.ADMIN):
-            return ""
-        return "Questions are answered by operators and by people who may approve."
-    rule = f"“{approval.rule}” asks" if approval.rule else "This asks"
-    return f"{rule} someone with the right to approve. An admin of the workspace can give it."
+    return text_of("response", response, empty)
 
 
 def schema_of(approval: Approval) -> Schema:
@@ -159,112 +185,41 @@ def schema_of(approval: Approval) -> Schema:
     return _tool(approval).schema
 
 
-def _decide(
-    approval: Approval,
-    seen: Seen,
-    by: UserPrincipal,
-    verdict: Decision.Verdict,
-    content: dict[str, Any] | None,
-    settle: Callable[[ToolCall], bytes] | None = None,
-) -> Decision:
-    _require_right(approval, by)
-    with transaction.atomic():
-        row = _locked(approval, by)
-        _require_open(row, seen)
-        if verdict not in row.allowed:
-            raise InvalidDecision({"verdict": _not_allowed(row.allowed)})
-        call = ToolCall.objects.for_user(by).select_related("reply", "run")
-        called = call.get(pk=row.call_id)
-        settled = settle(called) if settle else bytes(row.digest)
-        if row.kind == Approval.Kind.UNKNOWN:
-            content = {**(content or {}), "in_doubt": True}
-        decision = Decision(
-            workspace_id=row.workspace_id,
-            thread_id=row.thread_id,
-            approval=row,
-            revision=row.revision,
-            verdict=verdict,
-            by_id=by.user_id,
-            role=by.role,
-            session=by.session,
-            digest=seen.digest,
-            at=clock.now(),
+def response_of(approval: Approval) -> Schema | None:
+    """The form of the answer to this question; None where it is answered with text.
+
+    Raises InvalidDecision when this server does not know the tool.
+    """
+    if approval.kind != Approval.Kind.QUESTION:
+        return None
+    declared = _tool(approval).response
+    return declared.schema if declared else None
+
+
+def misfits(approval: Approval, values: dict[str, Any]) -> dict[str, str]:
+    """What keeps these arguments, or fields of an answer, from fitting; by path.
+
+    Raises InvalidDecision when this server does not know the tool.
+    """
+    tool = _tool(approval)
+    try:
+        if approval.kind == Approval.Kind.QUESTION:
+            tool.answer(values)
+        else:
+            tool.validate(values)
+    except ArgumentsDoNotFit as wrong:
+        return wrong.fields
+    return {}
+
+
+def _require_no_secrets(what: str, kept: dict[str, Any]) -> None:
+    if secrets := capture(kept)[1]:
+        raise InvalidDecision(
+            {
+                "": f"The {what} hold what looks like a secret "
+                f"({', '.join(secrets)}). Tools take secrets by name."
+            }
         )
-        if content is not None:
-            decision.content = gate.seal(decision, "content", content)
-        decision.mac = mac_of(decision, content=content, settled=settled)
-        _close(row, seen, by, decision, settled)
-        if settle:
-            called.save(update_fields=["effective"])
-        decision.save(force_insert=True)
-        audit.record(
-            by,
-            verdict,
-            obj=row,
-            run=row.run_id,
-            call=row.call_id,
-            revision=row.revision,
-        )
-        # Whoever decides takes over what its owner left, if they may.
-        run = Run.objects.for_user(by).select_related("grant").get(pk=row.run_id)
-        if run.needs_owner and by.may_operate:
-            adopt(run, by)
-        wake(row.run_id)
-    return decision
-
-
-def _locked(approval: Approval, by: UserPrincipal) -> Approval:
-    """The request as it is now, with its branch, run and row locked, in this order."""
-    branch = Branch.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    if branch.filter(pk=approval.branch_id).first() is None:
-        raise NotEligible("This thread is not shared with you.")
-    run = Run.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    live = run.get(pk=approval.run_id).is_live
-    row = Approval.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    found = row.get(pk=approval.pk)
-    if found.is_pending and not live:
-        raise AlreadyDecided("", "closed with its run", None)
-    return found
-
-
-def _require_open(row: Approval, seen: Seen) -> None:
-    """Raises AlreadyDecided, Stale."""
-    if not row.is_pending:
-        who = row.decided_by
-        name = (who.get_full_name() or who.get_username()) if who else ""
-        raise AlreadyDecided(name, row.get_status_display().lower(), row.decided_at)
-    if seen != row.as_shown():
-        raise Stale(seen.revision, row.revision)
-
-
-def _close(
-    row: Approval, seen: Seen, by: UserPrincipal, decision: Decision, settled: bytes
-) -> None:
-    """Compare-and-set. An edit makes a revision of its own: other bytes will run."""
-    changed = settled != seen.digest
-    closed = (
-        Approval.objects.for_user(by)
-        .filter(
-            pk=row.pk,
-            status=Approval.Status.PENDING,
-            revision=seen.revision,
-            digest=seen.digest,
-        )
-        .update(
-            status=_STATUS[Verdict(decision.verdict)],
-            revision=seen.revision + changed,
-            digest=settled,
-            decided_at=decision.at,
-            decided_by_id=decision.by_id,
-        )
-    )
-    if not closed:
-        raise Stale(seen.revision, row.revision)
-
-
-def _require_right(approval: Approval, by: UserPrincipal) -> None:
-    if why := ineligible(approval, by):
-        raise NotEligible(why)
 
 
 def _tool(approval: Approval) -> Tool:
@@ -273,18 +228,15 @@ def _tool(approval: Approval) -> Tool:
         return registry.tool(approval.run.agent_version.agent.name, call.tool)
     except (UnknownAgent, UnknownTool):
         raise InvalidDecision(
-            {"verdict": "This server does not know the tool, so it cannot check edits."}
+            {"verdict": "This server does not know the tool, so it cannot check this."}
         ) from None
 
 
-def _text(field: str, text: str, empty: str) -> str:
+def text_of(name: str, text: str, empty: str) -> str:
+    """What was written, without secrets. Raises InvalidDecision about this field."""
     stripped = captured(text.replace("\r\n", "\n").strip())
     if not stripped:
-        raise InvalidDecision({field: empty})
+        raise InvalidDecision({name: empty})
     if len(stripped) > TEXT_CHARACTERS:
-        raise InvalidDecision({field: f"At most {TEXT_CHARACTERS:,} characters."})
+        raise InvalidDecision({name: _TOO_LONG})
     return stripped
-
-
-def _not_allowed(allowed: list[str]) -> str:
-    return f"This request can be decided by: {', '.join(allowed)}."

@@ -1,25 +1,15 @@
-"""A tool's schema as the fields of a form, and what was typed as arguments again.
-
-A field that comes back as it was shown keeps its argument, byte for byte: nobody
-changes "1200.00" into 1200 by opening a form. What is typed is read by the field's
-kind; whether the whole fits the tool is for `decide.edit` to say.
-"""
+"""A tool's schema and a call's arguments as the fields of a form (read: `typed.py`)."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time
 from typing import Any, Literal
 
-from agents.errors import InvalidDecision
 from agents.tools.schema import Schema, resolve
-from checkpoints.errors import NotJson
-from checkpoints.pure.codec import load_strict
-from checkpoints.pure.pointer import pointer, split
+from checkpoints.pure.pointer import pointer
 
 Kind = Literal[
     "text",
@@ -50,7 +40,7 @@ _TYPES: dict[str, Kind] = {
     "number": "number",
     "boolean": "boolean",
 }
-_ABSENT = object()
+ABSENT = object()  # no such argument
 
 
 @dataclass(frozen=True)
@@ -116,38 +106,6 @@ def elsewhere(problems: Mapping[str, str], fields: Collection[Field]) -> list[st
     return list(_placed(problems, fields)[1].values())
 
 
-def parse(
-    schema: Schema,
-    posted: Mapping[str, str],
-    arguments: Mapping[str, Any],
-    *,
-    locked: Collection[str] = (),
-) -> dict[str, Any]:
-    """The arguments as edited. A field that was not posted stays as it is.
-
-    Raises InvalidDecision with a message for each path that cannot be read.
-    """
-    edited: dict[str, Any] = deepcopy(dict(arguments))
-    problems: dict[str, str] = {}
-    for shown in describe(schema, arguments, locked=locked):
-        text = posted.get(shown.name)
-        if text is None:
-            continue
-        text = text.replace("\r\n", "\n")
-        if text == shown.value.replace("\r\n", "\n"):
-            continue
-        if shown.locked:
-            problems[shown.path] = "cannot be changed"
-            continue
-        try:
-            _put(edited, split(shown.path), _read(shown, text))
-        except ValueError as error:
-            problems[shown.path] = str(error)
-    if problems:
-        raise InvalidDecision(problems)
-    return edited
-
-
 def _placed(
     problems: Mapping[str, str], fields: Collection[Field]
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -180,9 +138,9 @@ def _fields(
     for name, raw in schema.get("properties", {}).items():
         inner = resolve(raw, root)
         here = path + pointer(name)
-        value = values.get(name, _ABSENT)
+        value = values.get(name, ABSENT)
         if _is_open_object(inner, value):
-            nested = {} if value is _ABSENT else value
+            nested = {} if value is ABSENT else value
             yield from _fields(inner, root, nested, here, name in needed, locked)
         else:
             yield _field(name, inner, root, value, here, name in needed, locked)
@@ -201,7 +159,7 @@ def _field(
     # A model may have put something else there than the schema says.
     if not _fits(kind, item, choices, value):
         kind, choices = "json", ()
-    if "const" in schema and value is _ABSENT:
+    if "const" in schema and value is ABSENT:
         value = schema["const"]  # what the tool takes when nothing is said
     return Field(
         path=path,
@@ -247,7 +205,7 @@ def _is_open_object(schema: Schema, value: Any) -> bool:
         schema.get("type") == "object"
         and isinstance(properties, dict)
         and 0 < len(properties) <= NESTED_FIELDS
-        and (value is _ABSENT or isinstance(value, dict))
+        and (value is ABSENT or isinstance(value, dict))
         and set(value if isinstance(value, dict) else ()) <= set(properties)
     )
 
@@ -256,7 +214,7 @@ def _fits(
     kind: Kind, item: Kind, choices: tuple[tuple[str, Any], ...], value: Any
 ) -> bool:
     """Whether the field of this kind can show the value, and give it back."""
-    if value is _ABSENT or value is None:
+    if value is ABSENT or value is None:
         return True
     match kind:
         case "json":
@@ -279,7 +237,7 @@ def _fits(
 
 
 def _shown(kind: Kind, choices: tuple[tuple[str, Any], ...], value: Any) -> str:
-    if value is _ABSENT:
+    if value is ABSENT:
         return ""
     if kind == "json":
         return json.dumps(value, indent=2, ensure_ascii=False)
@@ -292,79 +250,3 @@ def _word(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _read(shown: Field, text: str) -> Any:
-    """The argument that was typed; _ABSENT for none. Raises ValueError with the problem."""
-    if shown.kind == "lines":
-        lines = [line.strip() for line in text.split("\n")]
-        return [_scalar_of(shown.item, line) for line in lines if line]
-    if shown.kind == "text" and (text or not shown.required):
-        return text or _ABSENT
-    if not text.strip():
-        if shown.required:
-            raise ValueError("is needed")
-        return _ABSENT
-    if shown.kind == "choice":
-        for word, option in shown.choices:
-            if word == text:
-                return option
-        words = ", ".join(word for word, _ in shown.choices)
-        raise ValueError(f"is one of: {words}")
-    if shown.kind == "json":
-        try:
-            return load_strict(text)
-        except NotJson as error:
-            raise ValueError(f"is not JSON. {error}") from None
-    return _scalar_of(shown.kind, text.strip())
-
-
-def _scalar_of(kind: Kind, text: str) -> Any:
-    """Raises ValueError, which says how to write it."""
-    match kind:
-        case "integer":
-            if not re.fullmatch(r"-?[0-9]{1,19}", text):
-                raise ValueError("is a whole number, such as 2")
-            return int(text)
-        case "number":
-            if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?", text):
-                raise ValueError("is a number, such as 2.5")
-            return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else float(text)
-        case "decimal":
-            if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text):
-                raise ValueError("is a number without separators, such as 1200.00")
-            return text
-        case "boolean":
-            if text not in ("true", "false"):
-                raise ValueError("is true or false")
-            return text == "true"
-        case "date":
-            return _moment(date, text, "is a date, such as 2026-11-21")
-        case "datetime":
-            return _moment(
-                datetime, text, "is a date and time, such as 2026-11-21T14:30"
-            )
-        case "time":
-            return _moment(time, text, "is a time, such as 14:30")
-    return text
-
-
-def _moment(kind: type[date] | type[datetime] | type[time], text: str, how: str) -> str:
-    try:
-        kind.fromisoformat(text)
-    except ValueError:
-        raise ValueError(how) from None
-    return text
-
-
-def _put(arguments: dict[str, Any], parts: tuple[str, ...], value: Any) -> None:
-    """Set the argument there, or take it away; objects on the way come into being."""
-    node = arguments
-    for part in parts[:-1]:
-        if value is _ABSENT and part not in node:
-            return
-        node = node.setdefault(part, {})
-    if value is _ABSENT:
-        node.pop(parts[-1], None)
-    else:
-        node[parts[-1]] = value

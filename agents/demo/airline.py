@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from agents.demo.model.fares import Fares
 from agents.demo.model.ledger import confirmation
 from agents.tools import ToolError
 
@@ -28,25 +29,57 @@ def record(kind: str, key: str, body: Mapping[str, Any]) -> str:
     """
     if not settings.HOLDPOINT_DEMO_LEDGER:
         return confirmation(kind, key)
-    address = urlsplit(settings.HOLDPOINT_DEMO_LEDGER)
+    status, answer = _ask(
+        "POST",
+        f"/ledger/{kind}",
+        json.dumps(dict(body), sort_keys=True),
+        {"Idempotency-Key": key},
+    )
+    if status >= 500:
+        raise ConnectionError(f"The airline's system answered {status}.")
+    if status >= 400:
+        raise ToolError(f"The airline refused: {answer['error']['message']}")
+    return str(answer["confirmation"])
+
+
+def fares() -> Fares:
+    """What it charges where that is not what the timetable says. Raises OSError."""
+    if not settings.HOLDPOINT_DEMO_LEDGER:
+        return {}
+    status, answer = _ask("GET", "/fares")
+    if status >= 400:
+        raise ConnectionError(f"The airline's system answered {status}.")
+    known: Fares = answer
+    return known
+
+
+def charge(fares: Fares) -> None:
+    """Have it charge these from now on, and else what the timetable says. Raises OSError."""
+    if not settings.HOLDPOINT_DEMO_LEDGER:
+        raise ConnectionError("HOLDPOINT_DEMO_LEDGER is not set.")
+    status, _ = _ask("POST", "/fares", json.dumps(fares))
+    if status >= 400:
+        raise ConnectionError(f"The airline's system answered {status}.")
+
+
+def _ask(
+    method: str,
+    path: str,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Any]:
+    """Its status and answer. Raises OSError."""
+    address = urlsplit(settings.HOLDPOINT_DEMO_LEDGER or "")
     connection = http.client.HTTPConnection(
         address.hostname or "", address.port, timeout=TIMEOUT
     )
     try:
         connection.request(
-            "POST",
-            f"/ledger/{kind}",
-            json.dumps(dict(body), sort_keys=True),
-            {"Content-Type": "application/json", "Idempotency-Key": key},
+            method, path, body, {"Content-Type": "application/json", **(headers or {})}
         )
         response = connection.getresponse()
-        answer = json.loads(response.read())
+        return response.status, json.loads(response.read())
     except (http.client.HTTPException, ValueError) as error:
         raise ConnectionError(f"The airline's answer broke off: {error!r}") from error
     finally:
         connection.close()
-    if response.status >= 500:
-        raise ConnectionError(f"The airline's system answered {response.status}.")
-    if response.status >= 400:
-        raise ToolError(f"The airline refused: {answer['error']['message']}")
-    return str(answer["confirmation"])

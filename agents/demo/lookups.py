@@ -10,6 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from agents.demo import airline
 from agents.demo.world import flights, hotels, people, places, rules
 from agents.demo.world.flights import Fare, Flight
 from agents.demo.world.hotels import Hotel
@@ -54,7 +55,11 @@ def search_flights(
 ) -> dict[str, Any]:
     """Flights of a day with their fares. `16:55+1` arrives on the day after."""
     start, end = _city(origin), _city(destination)
-    found = flights.search(start, end, date)
+    charges = airline.fares()
+    found = [
+        flights.charged(flight, charges.get(flight.number, {}))
+        for flight in flights.search(start, end, date)
+    ]
     cheapest = min(
         (Decimal(fare.price) for flight in found for fare in flight.fares), default=None
     )
@@ -137,9 +142,11 @@ def _city(name: str) -> City:
 
 
 def offer_of(number: str, day: date, fare: str) -> tuple[Flight, Fare]:
+    """A fare as it is sold now. Raises ToolError when it is not."""
     flight = flights.find(number, day)
     if flight is None:
         raise ToolError(f"{number} does not fly on {day}.")
+    flight = flights.charged(flight, airline.fares().get(flight.number, {}))
     offer = flight.fare(fare)
     if offer is None:
         sold = ", ".join(each.name for each in flight.fares)

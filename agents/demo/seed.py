@@ -66,8 +66,9 @@ def seed() -> None:
     people = {person.login: _member(workspace, person, password) for person in PEOPLE}
     mira, omar = people["mira"], people["omar"]
     with _scripted_model():
-        _finished_trip(omar, mira)
-        _trip_with_branches(mira)
+        with _decisions_final_at_once():
+            _finished_trip(omar, mira)
+            _trip_with_branches(mira)
         _failed_trip(omar)
         _waiting_trip(omar)
 
@@ -226,6 +227,17 @@ def _member(workspace: Workspace, person: Person, password: str) -> UserPrincipa
         can_approve=person.can_approve,
         name=person.name,
     )
+
+
+@contextmanager
+def _decisions_final_at_once() -> Iterator[None]:
+    """The past has no window to take a decision back in: its trips go to their end here."""
+    before = settings.APPROVAL_GRACE_SECONDS
+    settings.APPROVAL_GRACE_SECONDS = 0
+    try:
+        yield
+    finally:
+        settings.APPROVAL_GRACE_SECONDS = before
 
 
 @contextmanager

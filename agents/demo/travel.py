@@ -10,6 +10,14 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from agents.demo import airline
+from agents.demo.before_buying import (
+    ASKED_OVER,
+    TOLERATED,
+    fare_now,
+    message,
+    ticket,
+    within_tolerance,
+)
 from agents.demo.lookups import (
     ask_traveller,
     get_traveller,
@@ -111,8 +119,13 @@ def hold_hotel(
     risk="high",
     title="Book {flight} for {passenger}, ${price}",
     approve=Rule(
-        "book_flight over $1,000", when={"path": "/price", "op": "gt", "value": "1000"}
+        f"book_flight over ${ASKED_OVER:,}",
+        when={"path": "/price", "op": "gt", "value": str(ASKED_OVER)},
     ),
+    guard=fare_now,
+    tolerance={"/price": f"{TOLERATED}%", "/seats_left": 9},
+    preview=ticket,
+    reversible="for 24 hours",
 )
 def book_flight(
     flight: str,
@@ -129,7 +142,8 @@ def book_flight(
 ) -> dict[str, Any]:
     """Buy the ticket with the corporate card. It is charged at once."""
     found, offer = offer_of(flight, date, fare)
-    _same_price(found, offer, price)
+    if not within_tolerance(offer, price):
+        _same_price(found, offer, price)
     _serves_its_purpose(found, passenger)
     bought = {
         "flight": found.number,
@@ -160,6 +174,7 @@ def book_flight(
     risk="high",
     title="Refund {booking} for {passenger}, ${amount}",
     approve=Rule("refund_ticket, every time"),
+    reversible=False,
 )
 def refund_ticket(
     booking: str,
@@ -199,6 +214,8 @@ def refund_ticket(
             }
         },
     ),
+    preview=message,
+    reversible=False,
 )
 def send_email(
     to: str, subject: str, body: str, *, key: IdempotencyKey

@@ -25,6 +25,27 @@ def workspace(slug: str) -> Workspace:
         ) from None
 
 
+def workspace_or_only(slug: str | None) -> Workspace:
+    """The one that is named; without a name, the only one there is."""
+    if slug is not None:
+        return workspace(slug)
+    known = list(Workspace.objects.order_by("slug")[: SHOWN + 1])
+    if len(known) == 1:
+        return known[0]
+    named = ", ".join(one.slug for one in known[:SHOWN]) or "none yet"
+    raise CommandError(f"Say --workspace; there are: {named}.")
+
+
+def owner(name: str | None) -> User | None:
+    """Whom what is imported belongs to; None: nobody."""
+    if name is None:
+        return None
+    found = User.objects.filter(username=name).first()
+    if found is None:
+        raise CommandError(f"No user is called {name!r}.")
+    return found
+
+
 def thread(pk: UUID) -> Thread:
     try:
         threads = Thread.objects.unscoped(Reason.COMMAND).select_related("workspace")

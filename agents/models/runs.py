@@ -5,9 +5,10 @@ from typing import Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, F, Q, When
 
 from agents.models.agents import AgentVersion
+from agents.pure.queues import QUEUE
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.ids import short, uuid7
@@ -25,6 +26,20 @@ class RunQuerySet(ThreadScopedQuerySet["Run"]):
             workspace__halted_at=None,
         )
 
+    def in_line(self) -> Self:
+        """In the order in which they are to be taken: by priority, then by age.
+
+        One that was ready for as long as `YIELDS` lets nobody go first any more.
+        """
+        now = ClockTimestamp()
+        waits = Q(ready_at__lt=now - Run.YIELDS)
+        place = Case(
+            When(waits, then=Run.Priority.HIGH),
+            default=F("priority"),
+            output_field=models.IntegerField(),
+        )
+        return self.order_by(place, "ready_at", "created_at")
+
 
 class Run(models.Model):
     """An agent at work on a branch, from a message to an answer, through waits.
@@ -41,6 +56,16 @@ class Run(models.Model):
         FAILED = "failed"
         CANCELLED = "cancelled"
 
+    class Resume(models.TextChoices):
+        FACTUAL = "factual", "from the facts"
+        AS_IS = "as_is", "from the whole conversation"
+
+    class Priority(models.IntegerChoices):
+        HIGH = 0
+        NORMAL = 1
+        LOW = 2
+
+    YIELDS = timedelta(minutes=5)  # to runs of a higher priority, while it is ready
     LIVE = (Status.READY, Status.RUNNING, Status.WAITING)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -56,6 +81,14 @@ class Run(models.Model):
         "self", models.PROTECT, null=True, related_name="retries"
     )
     status = models.CharField(max_length=10, choices=Status, default=Status.READY)
+    queue = models.CharField(
+        max_length=60, default=QUEUE, help_text="Whose workers take it."
+    )
+    priority = models.PositiveSmallIntegerField(
+        choices=Priority,
+        default=Priority.NORMAL,
+        help_text="What is ready is taken in this order.",
+    )
     cancel_requested = models.BooleanField(default=False)
     interrupted = models.BooleanField(
         default=False,
@@ -80,6 +113,14 @@ class Run(models.Model):
         editable=False,
         help_text="By a person: not to be claimed until it is resumed.",
     )
+    resume = models.CharField(
+        max_length=10,
+        choices=Resume,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="What a person chose that it goes on from; empty: as its agent says.",
+    )
     worker = models.CharField(max_length=100, blank=True)
     steps = models.PositiveIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)
@@ -89,11 +130,23 @@ class Run(models.Model):
         null=True,
         help_text="US dollars, of what has a known price; null: of nothing.",
     )
+    max_cost = models.DecimalField(
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        help_text="US dollars that a person lets it use; null: as its agent says.",
+    )
     unpriced = models.PositiveIntegerField(
         default=0, help_text="Model calls whose price is not known."
     )
     worked = models.DurationField(
         default=timedelta, help_text="At work; waiting for people is not."
+    )
+    answering = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="While a model answers: the step, the attempt, characters so far. "
+        "Never its words.",
     )
     error_class = models.CharField(max_length=60, blank=True)
     error = SealedField(null=True)
@@ -127,6 +180,11 @@ class Run(models.Model):
                 name="run_live",
                 condition=Q(status__in=["ready", "running", "waiting"]),
             ),
+            models.Index(
+                fields=["queue", "priority", "ready_at"],
+                name="run_in_line",
+                condition=Q(status="ready"),
+            ),
             models.Index(fields=["workspace", "-created_at"], name="run_recent"),
             models.Index(
                 fields=["workspace", "failed_step", "-finished_at"],
@@ -150,6 +208,11 @@ class Run(models.Model):
         return f"run {short(self.pk)}"
 
     @property
+    def priority_name(self) -> str:
+        """high, normal or low."""
+        return Run.Priority(self.priority).name.lower()
+
+    @property
     def is_live(self) -> bool:
         return self.status in self.LIVE
 
@@ -161,11 +224,13 @@ class Run(models.Model):
     @property
     def is_paused(self) -> bool:
         """Ready, but something must get better first: `error` says what."""
-        return self.status == self.Status.READY and bool(self.error_class)
+        waits = self.status == self.Status.READY and self.paused_at is None
+        return waits and bool(self.error_class)
 
     @property
     def is_held(self) -> bool:
-        """Whether a person paused it: it goes on when one resumes it."""
+        """Whether it is paused until a person resumes it: by one, or because people said
+        no again and again (then `error` says so)."""
         return self.is_live and self.paused_at is not None
 
     @property
@@ -202,12 +267,30 @@ class ToolCall(models.Model):
         EXTERNAL = "external"
 
     id = models.UUIDField(primary_key=True, editable=False)
-    workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
-    thread = models.ForeignKey(Thread, models.PROTECT, related_name="+")
-    branch = models.ForeignKey(Branch, models.PROTECT, related_name="+")
+    # As the branch has them whose holder writes the row, with the step; the database need
+    # not look them up again and lock them at each call. Indexes below lead with the first
+    # two.
+    workspace = models.ForeignKey(
+        Workspace,
+        models.PROTECT,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+    )
+    thread = models.ForeignKey(
+        Thread, models.PROTECT, related_name="+", db_constraint=False, db_index=False
+    )
+    branch = models.ForeignKey(
+        Branch, models.PROTECT, related_name="+", db_constraint=False
+    )
     run = models.ForeignKey(Run, models.PROTECT, related_name="calls")
     reply = models.ForeignKey(
-        Checkpoint, models.PROTECT, related_name="calls", help_text="The model's reply."
+        Checkpoint,
+        models.PROTECT,
+        related_name="calls",
+        db_constraint=False,
+        db_index=False,
+        help_text="The model's reply.",
     )
     ordinal = models.PositiveSmallIntegerField()
     tool = models.CharField(
@@ -226,7 +309,12 @@ class ToolCall(models.Model):
     effective = SealedField(null=True, help_text="As edited; null: as proposed.")
     result = SealedField(null=True)
     result_checkpoint = models.ForeignKey(
-        Checkpoint, models.PROTECT, null=True, related_name="+"
+        Checkpoint,
+        models.PROTECT,
+        null=True,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,  # so that to settle a call changes no index
     )
     recorded_from = models.ForeignKey(
         "self",
@@ -253,6 +341,12 @@ class ToolCall(models.Model):
         indexes = [
             models.Index(
                 fields=["workspace", "tool", "-created_at"], name="call_by_tool"
+            ),
+            models.Index(
+                fields=["workspace", "-created_at"],
+                include=["tool", "effect"],
+                name="call_reused",
+                condition=Q(recorded_from__isnull=False),
             ),
         ]
 

@@ -45,6 +45,9 @@ class Worker(models.Model):
     pid = models.PositiveIntegerField()
     queue = models.CharField(max_length=60)
     busy_since = models.DateTimeField(null=True, editable=False)
+    agents = models.JSONField(
+        default=list, help_text="Names of the agents that it can run."
+    )
     turns = models.PositiveBigIntegerField(
         default=0, help_text="Runs that it was asked to take on."
     )

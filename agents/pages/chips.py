@@ -68,11 +68,14 @@ class Chip:
 
 
 class Chips:
-    """The chips of one thread. Asks the database once, and only if there is a reference."""
+    """The chips of a thread, or of several that are shown together.
 
-    def __init__(self, thread: Thread | None) -> None:
-        """`thread` was reached as somebody who may see it; None has no chips."""
-        self._thread = thread
+    Asks the database once for each, and only if there is a reference.
+    """
+
+    def __init__(self, *threads: Thread | None) -> None:
+        """They were reached as somebody who may see them; None has no chips."""
+        self._threads = {thread.pk: thread for thread in threads if thread is not None}
 
     def of(self, value: Any) -> Chip | None:
         """The chip of a reference; None for any other value."""
@@ -93,10 +96,11 @@ class Chips:
 
     @cached_property
     def _known(self) -> dict[UUID, Blob]:
-        if self._thread is None:
-            return {}
-        rows = self._thread.blobs.only("id", "thread_id", "media_type", "size")
-        return {row.pk: row for row in rows}
+        return {
+            row.pk: row
+            for thread in self._threads.values()
+            for row in thread.blobs.only("id", "thread_id", "media_type", "size")
+        }
 
 
 NO_CHIPS = Chips(None)

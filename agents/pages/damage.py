@@ -28,7 +28,12 @@ NO_STORE = "Long texts cannot be stored now. Try again later, or shorten this on
 
 def open_each(opened: Pass, rows: Sequence[Model], column: str) -> list[Any]:
     """As `Pass.open_all`, with None for each record that does not open."""
+    return open_columns(opened, [(row, column) for row in rows])
+
+
+def open_columns(opened: Pass, wanted: Sequence[tuple[Model, str]]) -> list[Any]:
+    """As `open_each`, of rows each with a column of its own: one query for all keys."""
     return [
         None if isinstance(value, DAMAGE) else value
-        for value in opened.open_each(rows, column)
+        for value in opened.open_columns(wanted)
     ]

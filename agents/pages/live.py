@@ -9,6 +9,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+CHANGED = "inbox"  # the event of a stream at which parts of a page ask anew
+HEARING = f"{CHANGED} from:body throttle:500ms, every 20s"  # as a trigger; or, without
+ASKING = f"{CHANGED} from:body, every 4s"  # streams
+
 
 def tag(parts: Iterable[object]) -> str:
     """A short name for what a region shows, made of ids, statuses and counts only."""

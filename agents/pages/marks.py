@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from django.templatetags.static import static
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -10,6 +12,7 @@ from agents.pages.chips import Chip
 from agents.pages.text import visible
 
 
+@cache  # there are as many as the sprite has; its address is the same while this runs
 def icon(name: str, size: str = "") -> SafeString:
     """An icon of the sprite, in the colour of the text; `size` "s" is 12 px."""
     return format_html(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Concatenate, ParamSpec
-from uuid import UUID
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
@@ -18,9 +17,10 @@ from django.utils.crypto import salted_hmac
 
 from agents.pages.respond import login_expired
 from checkpoints.access import Reason, Role, UserPrincipal
+from checkpoints.compiled import Compiled
 from checkpoints.db import session
 from checkpoints.errors import NotPermitted
-from checkpoints.models import Membership
+from checkpoints.models import Group, Membership
 
 P = ParamSpec("P")
 
@@ -31,8 +31,27 @@ class MemberRequest(HttpRequest):
     """A request that `member` let through."""
 
     principal: UserPrincipal
+    waiting: str  # the navigation's count, where the page has counted it
     user: User
     htmx: Any  # django_htmx.middleware.HtmxDetails
+
+
+# Asked by every page.
+_MEMBERSHIPS = Compiled(
+    lambda _, user: (
+        Membership.objects.unscoped(Reason.SIGN_IN)
+        .filter(user=user)
+        .select_related("workspace")
+        .order_by("created_at")
+    )
+)
+_GROUPS = Compiled(
+    lambda _, membership: (
+        Group.objects.unscoped(Reason.SIGN_IN)
+        .filter(members=membership)
+        .values_list("pk", flat=True)
+    )
+)
 
 
 def principal_of(request: HttpRequest) -> UserPrincipal | None:
@@ -45,12 +64,7 @@ def principal_of(request: HttpRequest) -> UserPrincipal | None:
     if not user.is_authenticated:
         return None
     with session.signing_in(user.pk):
-        memberships = list(
-            Membership.objects.unscoped(Reason.SIGN_IN)
-            .filter(user=user)
-            .select_related("workspace")
-            .order_by("created_at")
-        )
+        memberships = _MEMBERSHIPS.rows(None, user=user.pk)
     if not memberships:
         return None
     chosen = request.session.get(WORKSPACE_KEY)
@@ -58,7 +72,7 @@ def principal_of(request: HttpRequest) -> UserPrincipal | None:
         (m for m in memberships if str(m.workspace_id) == chosen), memberships[0]
     )
     session.enter(membership.workspace_id)
-    groups: frozenset[UUID] = frozenset(group.pk for group in membership.groups.all())
+    groups = frozenset(_GROUPS.rows(None, membership=membership.pk))
     return UserPrincipal(
         user_id=user.pk,
         workspace_id=membership.workspace_id,
@@ -114,7 +128,7 @@ def member(
             return render(request, "no_workspace.html", status=403)
         request.principal = principal  # type: ignore[attr-defined]  # now a MemberRequest
         try:
-            response = view(request, *args, **kwargs)  # type: ignore[arg-type]
+            response = view(request, *args, **kwargs)  # type: ignore[arg-type]  # as above
         except NotPermitted as refused:
             raise PermissionDenied(str(refused)) from refused
         add_never_cache_headers(response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -15,7 +16,8 @@ PURPOSE = 60  # characters that the audit log takes
 
 def not_understood(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400. Django's own view reads the form, which is what could not be read."""
-    return render(request, "400.html", status=400)
+    stray = isinstance(exception, DisallowedHost)
+    return render(request, "400.html", {"stray": stray}, status=400)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -39,13 +39,18 @@ def moved_on(
     `say` tells what happened, in a toast and to screen readers.
     """
     if not is_fragment(request):
-        if say:
-            messages.success(request, say)
-        return see_other(to)
+        return went_on(request, to, say=say)
     response = render(request, fragment, context)
     if say:
         response.write(said(request, say))
     return response
+
+
+def went_on(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse:
+    """As `moved_on`, for a browser without script: the page, which says what happened."""
+    if say:
+        messages.success(request, say)
+    return see_other(to)
 
 
 def conflict(
@@ -53,14 +58,13 @@ def conflict(
 ) -> HttpResponse:
     """Someone or something was faster (409): `fragment` shows who, when and what.
 
-    It is rendered with `lost`; the exception's text is what is said.
+    It is rendered with `lost`; the exception's text is what is said, where the request
+    stands, and so in no toast as well.
     """
     if not is_fragment(request):
         messages.error(request, str(lost))
         return see_other(to)
-    response = render(request, fragment, {**context, "lost": lost}, status=409)
-    response.write(said(request, str(lost), level="error"))
-    return response
+    return render(request, fragment, {**context, "lost": lost}, status=409)
 
 
 def invalid(
@@ -76,11 +80,11 @@ def invalid(
 
 def hx_location(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse:
     """On to another page, as after a form that starts something."""
+    if not is_fragment(request):
+        return went_on(request, to, say=say)
     if say:
         messages.success(request, say)
-    if is_fragment(request):
-        return HttpResponseClientRedirect(resolve_url(to))
-    return see_other(to)
+    return HttpResponseClientRedirect(resolve_url(to))
 
 
 def see_other(to: str) -> HttpResponse:

@@ -16,12 +16,15 @@ from django.views.decorators.http import require_POST, require_safe
 from agents import errors
 from agents.models import Agent, Run
 from agents.pages import live
+from agents.pages.answering import said
 from agents.pages.damage import open_each
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
 from agents.pages.run_list.find import PERIODS, Filters, Found, Page, page_of
 from agents.pages.run_list.health import Health, health
+from agents.pure.queues import PRIORITIES
 from agents.runs import start as service
+from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import FutureSchema
@@ -35,6 +38,17 @@ class Row:
     title: str | None = None
     branch: str = ""
     error: str | None = None
+
+    @property
+    def most_steps(self) -> int:
+        """That its agent allows one run; of an agent that is not here, the setting's."""
+        name = self.run.agent_version.agent.name
+        own = registry.agent(name).limits.max_steps if name in registry else None
+        return min(own or settings.MAX_STEPS, settings.MAX_STEPS)
+
+    @property
+    def answering(self) -> str:
+        return said(self.run, head_step=self.run.branch.head_step)
 
 
 def _rows(principal: UserPrincipal, runs: list[Found]) -> list[Row]:
@@ -64,7 +78,7 @@ def _tag(found: Page, state: Health, filters: Filters) -> str:
             *state.tag(),
             *(
                 f"{run.pk} {run.shown_status} {run.steps} {run.worker} {run.needs_owner}"
-                f" {run.doing} {run.is_held}"
+                f" {run.doing} {run.is_held} {run.priority} {run.unpriced}"
                 for run in found.runs
             ),
         ]
@@ -81,8 +95,8 @@ def _context(
         "earlier": found.earlier,
         "before": request.GET.get("before", ""),
         "health": state,
-        "most_steps": settings.MAX_STEPS,
         "tag": _tag(found, state, filters),
+        "priorities": PRIORITIES,
     }
 
 
@@ -122,13 +136,19 @@ def table(request: MemberRequest) -> HttpResponse:
 def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
-        again = service.retry(run, by=request.principal)
+        again = service.retry(
+            run, by=request.principal, resume=_resume(request.POST.get("resume", ""))
+        )
     except (errors.AgentsError, FutureSchema) as refused:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))
         return hx_location(request, _thread(run))
     said = "The run goes on." if again == run else "A new run goes on from the head."
     return hx_location(request, _thread(again), say=said)
+
+
+def _resume(chosen: str) -> str:
+    return chosen if chosen in Run.Resume.values else ""
 
 
 @require_POST
@@ -144,6 +164,7 @@ def cancel(request: MemberRequest, pk: UUID) -> HttpResponse:
         to=_thread(run),
         say=said,
         row=_rows(request.principal, [run])[0],
+        priorities=PRIORITIES,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -14,18 +13,21 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods
 
 from agents import errors
+from agents.pages.audience import AudienceForm, groups_of
 from agents.pages.damage import NO_STORE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
+from agents.runs.control import switched_off
 from agents.runs.start import start_run
 from agents.tools import registry
 from checkpoints.errors import StoreUnavailable
-from checkpoints.models import Group, Thread
+from checkpoints.models import Thread
 
+OFF = "The agent {} is switched off in this workspace. An admin can switch it on."
 MESSAGE_LENGTH = 8000  # characters
 
 
-class RunForm(forms.Form):
+class RunForm(AudienceForm):
     """What a run starts from. The agent's own checks come after."""
 
     agent = forms.CharField(max_length=60)
@@ -36,28 +38,6 @@ class RunForm(forms.Form):
         },
     )
     title = forms.CharField(max_length=200, required=False)
-    visibility = forms.ChoiceField()  # or a group's id
-    request_key = forms.UUIDField()
-
-    def __init__(self, *args: Any, groups: Iterable[Group], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.groups = {str(group.pk): group for group in groups}
-        self.fields["visibility"] = forms.ChoiceField(
-            choices=[
-                (Thread.Visibility.WORKSPACE, "everyone in the workspace"),
-                *((pk, f"the group {group}") for pk, group in self.groups.items()),
-                (Thread.Visibility.PRIVATE, "only me"),
-            ]
-        )
-
-    @property
-    def audience(self) -> dict[str, Any]:
-        """Who may see the thread, as `start_run` takes it."""
-        chosen = self.cleaned_data["visibility"]
-        if chosen in self.groups:
-            group = self.groups[chosen]
-            return {"visibility": Thread.Visibility.GROUP, "group": group}
-        return {"visibility": chosen}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -69,13 +49,16 @@ def new_run(request: MemberRequest) -> HttpResponse:
             "Operators and admins of this workspace start runs; your role is "
             f"{principal.role.label.lower()}."
         )
-    groups = Group.objects.for_user(principal).filter(pk__in=principal.groups)
+    groups = groups_of(principal)
     if request.method != "POST":
         return _page(request, RunForm(initial=_initial(request), groups=groups))
     form = RunForm(request.POST, groups=groups)
     if not form.is_valid():
         return _page(request, form, status=422)
     asked: dict[str, Any] = form.cleaned_data
+    if asked["agent"] in switched_off(principal):
+        form.add_error("agent", OFF.format(asked["agent"]))
+        return _page(request, form, status=422)
     try:
         run = start_run(
             agent=asked["agent"],
@@ -107,12 +90,19 @@ def _initial(request: MemberRequest) -> dict[str, Any]:
 
 
 def _page(request: MemberRequest, form: RunForm, *, status: int = 200) -> HttpResponse:
-    agents = list(registry)
+    off = switched_off(request.principal)
+    agents = [agent for agent in registry if agent.name not in off]
     chosen = form["agent"].value() or (agents[0].name if agents else "")
     return render(
         request,
         "new_run.html",
-        {"form": form, "agents": agents, "chosen": chosen, "limit": MESSAGE_LENGTH},
+        {
+            "form": form,
+            "agents": agents,
+            "off": off,
+            "chosen": chosen,
+            "limit": MESSAGE_LENGTH,
+        },
         status=status,
     )
 

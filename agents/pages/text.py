@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.pure.visible import parts
+from agents.pure.visible import is_plain, parts
 
 UNKNOWN = "\N{EN DASH}"
 # seconds, letter, seconds of the smaller part, its letter
@@ -25,6 +25,8 @@ def visible(text: object) -> SafeString:
     For element content only; in an attribute use `agents.pure.visible.flat`.
     """
     text = str(text)
+    if is_plain(text):
+        return escape(text)
     pieces = format_html_join(
         "",
         "{}",

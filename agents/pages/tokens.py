@@ -29,6 +29,7 @@ SCOPES = {
     Scope.MESSAGE: "send messages to threads",
     Scope.FORK: "fork any step",
     Scope.CANCEL: "cancel runs",
+    Scope.DECIDE: "decide requests for you, as long as you may; never those of your own tokens",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -19,27 +19,39 @@ LONG = 240  # characters; longer text is folded and shown as it reads
 PREVIEW = 60  # characters of a closed branch
 
 
+class Blame(Protocol):
+    def link(self, pointer: str) -> SafeString:
+        """What stands behind a path: a link to the step that set it, or nothing."""
+
+
 def tree(
     value: Any,
     changed: Mapping[str, str] | None = None,
     *,
     unfolded: bool = False,
     chips: Chips = NO_CHIPS,
+    blame: Blame | None = None,
 ) -> SafeString:
     """The value as nested lists, with chips for what is kept as blobs.
 
     `changed` maps JSON Pointers to what is said beside them ("was 990.00", "added");
-    branches that hold one are open and say so. `unfolded` opens every branch.
+    branches that hold one are open and say so. `unfolded` opens every branch. `blame`
+    says which step set each path.
     """
-    return _Tree(changed or {}, unfolded, chips).children("", value)
+    return _Tree(changed or {}, unfolded, chips, blame).children("", value)
 
 
 class _Tree:
     def __init__(
-        self, changed: Mapping[str, str], unfolded: bool, chips: Chips
+        self,
+        changed: Mapping[str, str],
+        unfolded: bool,
+        chips: Chips,
+        blame: Blame | None,
     ) -> None:
         self.changed = changed
         self.chips = chips
+        self.blame = blame
         self.unfolded = unfolded
         self.above = {
             pointer[:at]
@@ -75,13 +87,15 @@ class _Tree:
         name = format_html("<b hx-ignore>{}</b>", visible(key))
         if (chip := self.chips.of(value)) is not None:
             shown, note = self.said(pointer, chip_html(chip))
-            return format_html("<li>{}: {}{}</li>", name, shown, note)
+            at = self.at(pointer)
+            return format_html("<li>{}: {}{}{}</li>", name, shown, note, at)
         if isinstance(value, dict | list) and value:
             return self.branch(pointer, name, value)
         if isinstance(value, str) and len(value) > LONG:
             return self.long_text(pointer, name, value)
         leaf = format_html('<span class="v" hx-ignore>{}</span>', visible(_json(value)))
-        return format_html("<li>{}: {}{}</li>", name, *self.said(pointer, leaf))
+        shown, note = self.said(pointer, leaf)
+        return format_html("<li>{}: {}{}{}</li>", name, shown, note, self.at(pointer))
 
     def branch(self, pointer: str, name: SafeString, value: Any) -> SafeString:
         inside = pointer in self.above
@@ -91,13 +105,14 @@ class _Tree:
             note = format_html(' <span class="chip violet">changed here</span>{}', note)
         return format_html(
             '<li><details{}><summary>{} {}{} <span class="faint" hx-ignore>{}</span>'
-            "</summary>{}</details></li>",
+            "</summary>{}</details>{}</li>",
             " open" if inside or pointer in self.changed or self.unfolded else "",
             name,
             size,
             note,
             "" if inside else visible(_preview(value)),
             self.children(pointer, value),
+            self.at(pointer),
         )
 
     def long_text(self, pointer: str, name: SafeString, value: str) -> SafeString:
@@ -110,13 +125,14 @@ class _Tree:
         )
         return format_html(
             '<li><details{}><summary>{}: {} <span class="faint">{} characters</span>{}'
-            "</summary><pre hx-ignore>{}</pre></details></li>",
+            "</summary><pre hx-ignore>{}</pre></details>{}</li>",
             " open" if pointer in self.changed else "",
             name,
             start,
             f"{len(value):,}",
             note,
             visible(value),
+            self.at(pointer),
         )
 
     def said(self, pointer: str, shown: SafeString) -> tuple[SafeString, SafeString]:
@@ -127,6 +143,10 @@ class _Tree:
             ' <span class="faint" hx-ignore>{}</span>', visible(self.changed[pointer])
         )
         return format_html("<mark>{}</mark>", shown) if shown else shown, note
+
+    def at(self, pointer: str) -> SafeString:
+        """The step that set it: beside a summary, as a link has no place inside one."""
+        return self.blame.link(pointer) if self.blame else SafeString()
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:

@@ -28,7 +28,7 @@ def approval_digest(
     tool_version: str,
     schema_hash: str,
     arguments: Mapping[str, Any],
-    policy_version: str,
+    policy: Mapping[str, Any],
     agent_version: UUID,
     guards: Mapping[str, Any] | None = None,
 ) -> bytes:
@@ -47,10 +47,17 @@ def approval_digest(
             "tool_version": tool_version,
             "schema": schema_hash,
             "arguments": dict(arguments),
-            "policy": policy_version,
+            "policy": dict(policy),
             "agent_version": str(agent_version),
             "guards": dict(guards or {}),
         },
+    )
+
+
+def alike_digest(index_key: bytes, *, tool: str, arguments: Mapping[str, Any]) -> bytes:
+    """Finds requests of a workspace for the same tool with the same arguments."""
+    return keyed_digest(
+        index_key, "alike 1", {"tool": tool, "arguments": dict(arguments)}
     )
 
 
@@ -79,16 +86,28 @@ def decision_mac(
     content: object,
     shown: bytes,
     settled: bytes,
+    fragment: bytes | None = None,
+    confirmed: str = "",
+    break_glass: bool = False,
 ) -> bytes:
     """Binds who said what, when, to the digest shown and to the one it settled on.
 
     They differ after an edit only: `settled` is the digest over the edited arguments.
-    `content` is the reason, the response or the edited arguments.
+    `content` is the reason, the response or the edited arguments. `fragment` is the
+    keyed hash of what the page showed. A decision without any of the last three has the
+    MAC that it had before there were any: what else is in its columns says which.
     """
+    more = {
+        "fragment": None if fragment is None else fragment.hex(),
+        "confirmed": confirmed,
+        "break_glass": break_glass,
+    }
+    is_new = any(more.values())
     return keyed_digest(
         decision_key,
-        "decision 1",
+        "decision 2" if is_new else "decision 1",
         {
+            **(more if is_new else {}),
             "decision": str(decision),
             "approval": str(approval),
             "revision": revision,

@@ -23,7 +23,15 @@ from typing import Any, Protocol
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from agents.errors import ModelFailed
-from agents.pure.context import Request, answers, calls_of, compose, messages_of
+from agents.pure.context import (
+    PERSON,
+    AsSent,
+    Request,
+    answers,
+    backwards,
+    calls_of,
+    compose,
+)
 from agents.pure.labels import first_words
 from checkpoints.errors import NotJson
 from checkpoints.ids import uuid7
@@ -82,6 +90,7 @@ class ToolOutcome:
     error_class: str = ""
     stop: str = field(default="", repr=False)  # the run fails, for this reason
     latency_ms: int | None = None
+    cost: Decimal | None = None  # US dollars, as the tool says
     context: dict[str, Any] | None = field(default=None, repr=False)
 
 
@@ -205,14 +214,22 @@ def keys_on(branch: UUID, inherited: Container[UUID]) -> Keys:
 
 
 def advance(
-    state: State, model: Model, tools: Tools, *, keys: Keys = call_key
+    state: State,
+    model: Model,
+    tools: Tools,
+    *,
+    keys: Keys = call_key,
+    waiting: Sequence[Call] | None = None,
+    as_whole: AsSent | None = None,
 ) -> Continue | Interrupted | Finished:
     """The next step of this state. Whatever the state, it raises nothing of its own.
 
-    What `tools.run` raises passes through: a tool's failure is an outcome, so an
+    `waiting`: its unanswered calls, where they are known; `as_whole` as `compose` takes
+    it. What `tools.run` raises passes through: a tool's failure is an outcome, so an
     exception is a fault of the runner's.
     """
-    waiting = unanswered(state, keys)
+    if waiting is None:
+        waiting = unanswered(state, keys)
     unasked: list[tuple[Call, str]] = []
     for call in waiting:
         match tools.consider(call):
@@ -228,21 +245,23 @@ def advance(
         return Interrupted(step, tuple(call for call, _ in unasked))
     if waiting:
         return Interrupted(None, ())
-    messages = messages_of(state)
-    if messages and messages[-1]["role"] == "assistant":
+    last = next(backwards(state), None)
+    if last is not None and last["role"] == "assistant":
         return Finished(None)  # a worker stopped between its last step and saying so
-    return _think(state, model, tools)
+    return _think(compose(state, tools.schemas, as_whole=as_whole), model, tools)
 
 
 def unanswered(state: State, keys: Keys = call_key) -> list[Call]:
     """The calls of the last reply that have no result yet, in order."""
-    messages = messages_of(state)
-    places = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
-    if not places:
+    after: list[dict[str, Any]] = []
+    for reply in backwards(state):
+        if reply["role"] == "assistant":
+            break
+        after.append(reply)
+    else:
         return []
-    reply = messages[places[-1]]
     calls = calls_of(reply)
-    answered = answers(calls, messages[places[-1] + 1 :])
+    answered = answers(calls, after[::-1])
     reply_id = _reply_id(reply)
     return [
         _call(call, reply_id, ordinal, keys)
@@ -304,7 +323,7 @@ def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
         name=outcome.name,
         label=first_words(outcome.stop or outcome.title),
         ops=(*outcome.ops, result_op(step_id, call, outcome.content)),
-        meta=ReplyMeta(latency_ms=outcome.latency_ms),
+        meta=ReplyMeta(latency_ms=outcome.latency_ms, cost=outcome.cost),
         error_class=outcome.error_class,
         context={**(outcome.context or {}), "cleaned": cleaned}
         if cleaned
@@ -331,7 +350,9 @@ def _refused(call: Call, refusal: Refuse) -> Step:
     )
 
 
-def result_op(step_id: UUID, call: Call, content: str | Ref) -> Op:
+def result_op(
+    step_id: UUID, call: Call, content: str | Ref, *, by_person: bool = False
+) -> Op:
     """Append the message that answers the call: what came of it, for the model."""
     message = {
         "id": str(step_id),
@@ -340,12 +361,12 @@ def result_op(step_id: UUID, call: Call, content: str | Ref) -> Op:
         "ordinal": call.ordinal,  # ours: providers repeat their ids
         "name": call.name,
         "content": content,
+        **({"by": PERSON} if by_person else {}),
     }
     return ops.append("/messages", clean(message)[0])
 
 
-def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
-    request = compose(state, tools.schemas)
+def _think(request: Request, model: Model, tools: Tools) -> Continue | Finished:
     try:
         reply = model.reply(request)
     except ModelFailed as failed:
@@ -366,13 +387,17 @@ def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
         return Finished(step, failure)
     message, cleaned = clean({**reply.message, "id": str(reply.id)})
     calls = calls_of(message)
-    for ordinal, call in enumerate(calls):
-        paths = parse_arguments(call["function"].get("arguments"))[2]
+    parsed = [parse_arguments(call["function"].get("arguments")) for call in calls]
+    for ordinal, (_, _, paths) in enumerate(parsed):
         cleaned += [f"$.tool_calls[{ordinal}].arguments{path[1:]}" for path in paths]
+    titles = ", ".join(
+        tools.title(_text(call["function"].get("name")), arguments)
+        for call, (arguments, _, _) in zip(calls, parsed, strict=True)
+    )
     step = Step(
         id=reply.id,
         kind="model",
-        label=first_words(_text(message.get("content")) or _titles(calls, tools)),
+        label=first_words(_text(message.get("content")) or titles),
         ops=(ops.append("/messages", message),),
         meta=reply.meta,
         context={
@@ -384,16 +409,6 @@ def _think(state: State, model: Model, tools: Tools) -> Continue | Finished:
         },
     )
     return Continue(step) if calls else Finished(step)
-
-
-def _titles(calls: Sequence[dict[str, Any]], tools: Tools) -> str:
-    return ", ".join(
-        tools.title(
-            _text(call["function"].get("name")),
-            parse_arguments(call["function"].get("arguments"))[0],
-        )
-        for call in calls
-    )
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 DEEPEST = 100  # levels; deeper values are refused where they are stored
 
 _WORD = r"(?<![A-Za-z0-9_-])"  # a token begins where a word does
@@ -47,6 +49,14 @@ FORMS = [
 ]
 
 
+# What GitHub's tokens begin with: "gh" alone is in every second sentence.
+_HINTS = [
+    mark.encode()
+    for _, hint, _ in FORMS
+    for mark in ([f"gh{kind}_" for kind in "oprsu"] if hint == "gh" else [hint])
+]
+
+
 def redact(value: Any, known: Mapping[str, str]) -> tuple[Any, list[str]]:
     """The JSON value without secrets, and their names; the same object when it had none.
 
@@ -56,10 +66,28 @@ def redact(value: Any, known: Mapping[str, str]) -> tuple[Any, list[str]]:
     for text, name in known.items():  # as it stands within JSON that is text
         exact.setdefault(json.dumps(text, ensure_ascii=False)[1:-1], name)
         exact.setdefault(json.dumps(text)[1:-1], name)
+    if _is_free(value, exact):
+        return value, []
     # The longest first: one may contain another.
     ordered = sorted(exact.items(), key=lambda item: -len(item[0]))
     found: dict[str, None] = {}
     return _walk(value, ordered, found, 0), list(found)
+
+
+def _is_free(value: Any, exact: Mapping[str, str]) -> bool:
+    """Whether nothing in it even looks like a secret: searched for in one text of all.
+
+    Most steps are; to walk through each of their texts would take as long as to seal them.
+    """
+    try:
+        whole = orjson.dumps(value)
+        # As they stand within the text that is made of them.
+        wanted = [orjson.dumps(text)[1:-1] for text in exact]
+    except TypeError:  # lone surrogates, which orjson refuses
+        return False
+    return not any(mark in whole for mark in _HINTS) and not any(
+        secret in whole for secret in wanted
+    )
 
 
 def _walk(

@@ -35,7 +35,9 @@ _LOOKALIKE = {
 }
 _NAME = re.compile(r"[.@_]")  # inside a word: a host, an address or an identifier
 _WORD = re.compile(r"[\w.@-]+")
-_HOST = re.compile(r"(?:://(?:[^\s/@]*@)?|@)([^\s/:?#<>()\[\]\"',;@]+)")
+_TELLING = re.compile(r"[^\n\t -~]")
+# An address begins after :// and what stands there before an @, or after an @.
+_HOST = re.compile(r"(?:://([^\s/@]*@)?|@)([^\s/:?#<>()\[\]\"',;@]+)")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,12 @@ def parts(text: str) -> Iterator[str | Mark]:
     """The text in pieces, in order; the plain ones are safe to read as they stand."""
     text = text.replace("\r\n", "\n")
     marks = {} if text.isascii() else _lookalikes(text)
-    hosts = {} if text.isascii() else _hosts(text)
+    hosts = _hosts(text)
     hidden = {char for char in set(text) if _is_hidden(char)}
+    if text.isascii() and not hosts and not hidden:  # most; a megabyte takes no time
+        if text:
+            yield text
+        return
     plain: list[str] = []
     combining = 0
     for at, char in enumerate(text):
@@ -69,6 +75,15 @@ def parts(text: str) -> Iterator[str | Mark]:
             yield from _flushed(plain)
             yield hosts[at]
     yield from _flushed(plain)
+
+
+def is_plain(text: str) -> bool:
+    """Whether nothing is to be told of it: ASCII that shows as it is and names no host.
+
+    Quick, and never wrong about a text that hides something; it may call one telling
+    that is not.
+    """
+    return not _TELLING.search(text) and "@" not in text and "://" not in text
 
 
 def flat(text: str) -> str:
@@ -136,16 +151,86 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _hosts(text: str) -> dict[int, Mark]:
-    """By position of its last letter: what a host outside ASCII is to the network."""
+    """By position of its last letter: what a host is to the network, or stands for.
+
+    Pointed out: a host outside ASCII, one written in the network's own way (`xn--`), and
+    one that comes after what only looks like the host (`https://bank.example@evil.example`).
+    """
     found = {}
-    for match in _HOST.finditer(text):
-        host = match[1].rstrip(".")
-        if host and not host.isascii():
-            try:
-                name, why = host.encode("idna").decode(), "the host's real name"
-            except UnicodeError:
-                name = ""
-            if not name or not name.isprintable():  # idna lets control characters by
-                name, why = "no such host", "this is not a valid host name"
-            found[match.start(1) + len(host) - 1] = Mark(name, why, alarm=True)
+    for match in _HOST.finditer(text) if "@" in text or "://" in text else ():
+        before, host = match[1], match[2].rstrip(".…")
+        if mark := _host_mark(host) or (_after(before, host) if before else None):
+            found[match.start(2) + len(host) - 1] = mark
     return found
+
+
+def _host_mark(host: str) -> Mark | None:
+    if not host or (host.isascii() and "xn--" not in host.lower()):
+        return None
+    try:
+        if host.isascii():
+            name, why = host.encode().decode("idna"), "as people would read it"
+        else:
+            name, why = host.encode("idna").decode(), "the host's real name"
+    except UnicodeError:
+        name = ""
+    if not name or not name.isprintable():  # idna lets control characters by
+        name, why = "no such host", "this is not a valid host name"
+    return Mark(name, why, alarm=True)
+
+
+def _after(before: str, host: str) -> Mark | None:
+    return Mark(
+        f"goes to {host}", "what stands before the @ is no host", alarm="." in before
+    )
+
+
+def misleading(text: str) -> list[str]:
+    """What in a text looks different from what it is, in words for a person; often none."""
+    text = text.replace("\r\n", "\n")
+    found = []
+    hidden = Counter(char for char in text if not char.isascii() or char < " ")
+    kinds: Counter[str] = Counter()
+    for char, times in hidden.items():
+        if kind := _deceit(char):
+            kinds[kind] += times
+    for kind, (one, many) in _DECEITS.items():
+        if times := kinds[kind]:
+            found.append(f"1 {one}" if times == 1 else f"{times:,} {many}")
+    if spelled := "".join(
+        chr(ord(char) - 0xE0000)
+        for char in text
+        if "\U000e0020" <= char <= "\U000e007e"
+    ):
+        found.append(f"the tag characters spell “{spelled[:200]}”")
+    for mark in _hosts(text).values():
+        if mark.alarm:
+            found.append(f"a host is not what it looks like: {mark.shown}")
+    if not text.isascii() and (letters := _lookalikes(text)):
+        found.append(
+            "letters of another alphabet inside a word: "
+            + ", ".join(sorted({mark.shown for mark in letters.values()})[:5])
+        )
+    return found
+
+
+_DECEITS = {
+    "bidi": (
+        "character that turns the reading direction",
+        "characters that turn the reading direction",
+    ),
+    "tag": ("tag character", "tag characters, which only programs read"),
+    "control": ("control character", "control characters, as in codes for a terminal"),
+    "invisible": ("invisible character", "invisible characters"),
+}
+
+
+def _deceit(char: str) -> str:
+    """The kind of a character that hides; none for odd spaces and emoji's selectors."""
+    if not _is_hidden(char) or char in "\ufe0e\ufe0f":
+        return ""
+    if _BIDI.match(char):
+        return "bidi"
+    if "\U000e0000" <= char <= "\U000e007f":
+        return "tag"
+    return {"Cc": "control", "Zs": ""}.get(unicodedata.category(char), "invisible")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from uuid import UUID
 
 from agents.errors import UnknownAgent
 from agents.models import AgentVersion, Run, ToolCall
+from agents.pure.queues import Priority
 from agents.tools import registry
 from agents.tools.versions import agent_version
 from agents.wake import ring
@@ -16,6 +18,11 @@ from checkpoints.grants import grant_for
 from checkpoints.log import content
 from checkpoints.models import Branch, Checkpoint, Grant, ThreadInput, Workspace
 
+AS_IT_CAME = (
+    "A bundle brought this branch, and it stays as it came: no run goes on here. Fork it:"
+    " the fork can."
+)
+
 
 def begin(
     branch: Branch,
@@ -23,19 +30,28 @@ def begin(
     *,
     by: Actor,
     retry_of: Run | None = None,
+    priority: Priority | None = None,
     request_key: UUID | None = None,
     external_id: str | None = None,
+    resume: str = "",
+    max_cost: Decimal | None = None,
 ) -> Run:
     """A run that is ready, acting for `by`, in the open transaction.
 
-    Raises NotPermitted when the workspace has switched the agent off or the thread's
-    content went, and FutureSchema
-    when newer code than this has written the branch's state.
+    `resume` is what a person chose that it goes on from (`Run.Resume`), `max_cost` what
+    they let it cost, in US dollars; a retry may cost as much again. Its queue is the
+    agent's; so is its priority, unless the caller, or the run that it tries again, has
+    another.
+
+    Raises NotPermitted when the workspace has switched the agent off, the thread's content
+    went or a bundle brought the branch, and FutureSchema when newer code than this has written the branch's state.
     """
     if not version.agent.enabled:
         raise NotPermitted(
             f"The agent {version.agent.name} is switched off in this workspace."
         )
+    if branch.is_imported:
+        raise NotPermitted(AS_IT_CAME)
     _require_known(branch, version)
     grant = grant_for(by, branch.thread_id)
     # The caller has locked the branch, or made it: nobody is removing the content.
@@ -46,8 +62,11 @@ def begin(
         grant,
         by.user_id,
         retry_of=retry_of,
+        priority=None if priority is None else Run.Priority[priority.upper()],
         request_key=request_key,
         external_id=external_id,
+        resume=resume,
+        max_cost=retry_of.max_cost if retry_of else max_cost,
     )
 
 
@@ -85,7 +104,8 @@ def follow_on(run: Run, said: ThreadInput) -> Run:
             token_id=said.token_id,
         )
     branch = Branch.objects.unscoped(Reason.WORKER).get(pk=run.branch_id)
-    return _ready(branch, version_for(branch, ""), grant, said.author_id)
+    version = version_for(branch, "")
+    return _ready(branch, version, grant, said.author_id, priority=run.priority)
 
 
 def _ready(
@@ -95,9 +115,17 @@ def _ready(
     started_by: int | None,
     *,
     retry_of: Run | None = None,
+    priority: int | None = None,
     request_key: UUID | None = None,
     external_id: str | None = None,
+    resume: str = "",
+    max_cost: Decimal | None = None,
 ) -> Run:
+    agent = registry.agent(version.agent.name)
+    if priority is None:
+        priority = (
+            retry_of.priority if retry_of else Run.Priority[agent.priority.upper()]
+        )
     run = Run.objects.create(
         workspace_id=branch.workspace_id,
         thread_id=branch.thread_id,
@@ -106,12 +134,16 @@ def _ready(
         grant=grant,
         started_by_id=started_by,
         retry_of=retry_of,
+        queue=agent.queue,
+        priority=priority,
         request_key=request_key,
         external_id=external_id,
+        resume=resume,
+        max_cost=max_cost,
         rings=1,
         rung_at=ClockTimestamp(),
     )
-    ring(run.pk, fence=branch.fence, n=1)
+    ring(run.pk, fence=branch.fence, n=1, on=run.queue)
     return run
 
 

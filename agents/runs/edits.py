@@ -8,13 +8,17 @@ from typing import Any
 
 from agents.errors import InvalidEdit
 from agents.pure.context import messages_of
-from checkpoints.pure import ops
+from agents.runs.placed import misfit, placed
+from checkpoints.errors import BadOperation, NotStorable
+from checkpoints.pure import codec, ops
+from checkpoints.pure.changes import look
 from checkpoints.pure.codec import State, same
-from checkpoints.pure.ops import Op
-from checkpoints.pure.pointer import pointer
+from checkpoints.pure.ops import Op, fold
+from checkpoints.pure.pointer import pointer, split
 
 MODEL_CHARACTERS = 100
 MAX_SEED = 2**63 - 1  # what a column holds
+TWICE = "This is changed here and above: change it in one place."
 
 _NAMES = {
     "system": "system prompt",
@@ -27,7 +31,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class ForkEdits:
-    """What changes at the start of a fork; None leaves it as it is."""
+    """What changes at the start of a fork; None, or nothing, leaves it as it is."""
 
     system: str | None = field(default=None, repr=False)
     model: str | None = None
@@ -35,6 +39,9 @@ class ForkEdits:
     top_p: float | None = None
     seed: int | None = None
     message: str | None = field(default=None, repr=False)  # the last user message
+    # By path: the text of messages and tool results; and whatever JSON is there.
+    said: Mapping[str, str] = field(default_factory=dict, repr=False)
+    value: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def params(self) -> dict[str, Any]:
         return {
@@ -53,8 +60,19 @@ def edit_ops(state: State, edits: ForkEdits) -> tuple[list[Op], str]:
             wrong["message"] = "The message is empty."
         elif _last_user_message(state) is None:
             wrong["message"] = "There is no message of a person here to change."
+    after, changed = _at_places(state, edits, wrong)
     if wrong:
         raise InvalidEdit(wrong)
+    made, named = _of_fields(state, edits)
+    if changed:
+        _require_once(state, after, made)
+        made = ops.diff(state, fold(after, made))
+    changed = named + changed
+    return made, f"Changed {_listed(changed)}" if changed else ""
+
+
+def _of_fields(state: State, edits: ForkEdits) -> tuple[list[Op], list[str]]:
+    """What parameters and the last message change, and how that is called."""
     made: list[Op] = []
     changed: list[str] = []
     params = state.get("params")
@@ -69,7 +87,57 @@ def edit_ops(state: State, edits: ForkEdits) -> tuple[list[Op], str]:
         if not same(state["messages"][place].get("content"), edits.message):
             made.append(ops.set_(content, edits.message))
             changed.append("last message")
-    return made, f"Changed {_listed(changed)}" if changed else ""
+    return made, changed
+
+
+def _at_places(
+    state: State, edits: ForkEdits, wrong: dict[str, str]
+) -> tuple[State, list[str]]:
+    """The state with what is written at places of it, and those that it changes.
+
+    Adds to `wrong` what does not fit.
+    """
+    after, changed = state, []
+    for name, values in (("said", edits.said), ("value", edits.value)):
+        try:
+            now = placed(after, values)
+            codec.check(now)
+        except (BadOperation, NotStorable) as problem:
+            found = getattr(problem, "problem", str(problem))
+            wrong.setdefault(name, f"{found[0].upper()}{found[1:].removesuffix('.')}.")
+            continue
+        if same(now, after):
+            continue
+        found = misfit(after, now) or _of_params(after, now)
+        if found:
+            wrong.setdefault(name, found)
+            continue
+        after = now
+        changed += [path or "the state" for path in values]
+    return after, changed
+
+
+def _of_params(before: State, after: State) -> str:
+    """What is wrong with parameters that were changed where they stand in the state."""
+    was, now = (
+        found if isinstance(found := state.get("params"), dict) else {}
+        for state in (before, after)
+    )
+    for name, value in now.items():
+        if (name in was and same(was[name], value)) or value is None:
+            continue
+        if problem := _problem(name, value):
+            return f"{pointer('params', name)}: {problem}"
+    return ""
+
+
+def _require_once(before: State, after: State, made: list[Op]) -> None:
+    """Raises InvalidEdit where a field changes what was changed in the state as well."""
+    for op in made:
+        parts = split(op[1]) + ((op[2],) if op[0] == "put" else ())
+        if not same(look(before, parts), look(after, parts)):
+            field_name = parts[-1] if parts[0] == "params" else "message"
+            raise InvalidEdit({str(field_name): TWICE})
 
 
 def problems(params: Mapping[str, Any]) -> dict[str, str]:

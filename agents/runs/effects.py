@@ -13,22 +13,30 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from agents.approvals.ask import Request, ask
+from agents.approvals.ask import Request, ask, demand_of
+from agents.approvals.asked import asked_of
 from agents.approvals.verify import EffectiveArguments, verify
 from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, UnknownTool
 from agents.models import Approval, ToolCall
 from agents.models.approvals import ApprovalQuerySet
+from agents.policies.judge import NOT_ALLOWED, REJECTED, STOPPED, STOPS, Judge
 from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
+from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (
+    HANGS,
     IN_DOUBT,
     CallInDoubt,
+    Heart,
     execute,
     once,
     reconcile,
     rest,
 )
+from agents.runs.guarded import Guarded
 from agents.runs.ledger import Ledger
+from agents.runs.patience import Patience
+from agents.runs.trace import Why
 from agents.tools import Tool
 from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
@@ -45,6 +53,11 @@ SIMULATED = (
 )
 EDITED = "A person changed the arguments before this ran, to "
 IN_FORK = "every call with effects on a fork"
+# An agent that stores one checkpoint at its end has nothing to go on from.
+ASKS_NOBODY = (
+    "This call was not made: a policy of the workspace asks a person about it, and this"
+    " agent cannot wait for one."
+)
 
 Status = ToolCall.Status
 
@@ -53,7 +66,13 @@ class Effects:
     """The tools of one claimed run, as the engine's step sees them."""
 
     def __init__(
-        self, claim: Claim, opener: Pass, ledger: Ledger, contents: Contents
+        self,
+        claim: Claim,
+        opener: Pass,
+        ledger: Ledger,
+        contents: Contents,
+        heart: Heart,
+        patience: Patience,
     ) -> None:
         self.state: State = {}  # the runner sets it before each step
         self._claim = claim
@@ -61,13 +80,25 @@ class Effects:
         self._ledger = ledger
         self._tools = {tool.name: tool for tool in claim.agent.tools}
         self._contents = contents
+        self._heart = heart
+        self._patience = patience
         self._policy = claim.branch.calls
+        self._choices: dict[str, str] = claim.branch.call_choices or {}
+        stores = claim.agent.checkpoint == "step"
+        self._judge = Judge(claim.run, claim.policies, opener, counts=stores)
+        self._demands: dict[
+            UUID, Demand
+        ] = {}  # of calls that a policy's rule asks about
+        self._stopped: dict[
+            UUID, str
+        ] = {}  # calls that end the run: what a policy says
         self._effective: dict[UUID, EffectiveArguments] = {}
         self._fitted: dict[UUID, dict[str, Any]] = {}  # of calls that nobody was asked
         self._called: dict[UUID, ToolOutcome] = {}
         # Calls that were begun: what came of it, None for nothing; or why nobody knows.
         self._found: dict[UUID, ToolOutcome | None] = {}
         self._in_doubt: dict[UUID, str] = {}
+        self._guarded = Guarded(claim, opener, heart)
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -76,10 +107,29 @@ class Effects:
     def title(self, name: str, arguments: dict[str, Any] | None) -> str:
         return self._ledger.title(name, arguments)
 
+    def touches_none(self, call: Call) -> bool:
+        """Whether it may be begun though the step that asks for it may turn out not to be
+        stored: it neither changes nor reads what is outside, and nobody has to look."""
+        tool = self._tools.get(call.name)
+        if tool is None or tool.effect != "none":
+            return False
+        return not self._judge.concerns(tool)
+
     def consider(self, call: Call) -> RunIt | Ask | Refuse:
+        """Raises GivenUp."""
+        verdict = self._considered(call)
+        if isinstance(verdict, Ask) and not verdict.asked:
+            row, tool = self._ledger[call.key], self._tools[call.name]
+            found = self._guarded.first(row, tool, tool.fit(call).arguments)
+            if found is not None:  # what it costs now may be another rule's
+                by_policy = self._by_policy(row, tool, found.arguments, verdict.title)
+                return by_policy or verdict
+        return verdict
+
+    def _considered(self, call: Call) -> RunIt | Ask | Refuse:
         row = self._ledger[call.key]  # the runner proposed it
         tool = self._tools.get(call.name)
-        title = self.title(call.name, call.arguments)
+        title = self._ledger.title_of(call)
         match row.status:
             case Status.SUPERSEDED:
                 return Refuse(CANCELLED, title, "cancelled", row.tool)
@@ -108,25 +158,25 @@ class Effects:
         return self._new(row, tool, call, title)
 
     def run(self, call: Call) -> ToolOutcome:
-        """Raises CallBroke, CallInDoubt, Fenced and StoreUnavailable."""
+        """Raises CallBroke, CallInDoubt, GivenUp, Fenced and StoreUnavailable."""
         row, tool = self._ledger[call.key], self._tools[call.name]
-        title = self.title(call.name, call.arguments)
+        title = self._ledger.title_of(call)
+        if (stop := self._stopped.get(row.pk)) is not None:
+            return ToolOutcome(
+                stop, title, tool.name, failed=True, error_class=STOPS, stop=stop
+            )
         if (kept := self._ledger.kept(row, self._opener, title=title)) is not None:
             return kept
         if (found := self._found.pop(row.pk, None)) is not None:
             return found
         if row.status == Status.PROPOSED and self._in_fork(tool):
-            row.recorded_from = source = self._ledger.recorded(row)
-            if source is None:  # consider() lets no other call come here
-                assert self._policy == Branch.Calls.SIMULATE
-                simulated = {"simulated": True}
-                return ToolOutcome(SIMULATED, title, tool.name, context=simulated)
-            return ToolOutcome(
-                self._opener.open(source, "result"),
-                title,
-                tool.name,
-                ops=self._ledger.remembered(source, self._opener, self.state),
-            )
+            match self._becomes(row, tool):
+                case ToolCall() as source:
+                    return self._replayed(row, source, tool, title)
+                case Branch.Calls.SIMULATE:
+                    simulated = {"simulated": True}
+                    return ToolOutcome(SIMULATED, title, tool.name, context=simulated)
+            assert not tool.has_effects  # consider() asks about any other
         if tool.cache and (hit := self._ledger.fresh(row, within=tool.cache)):
             return self._from_cache(row, hit, tool, title)
         effective = self._effective.get(row.pk)
@@ -139,6 +189,7 @@ class Effects:
         if row.status == Status.EXECUTING and once(tool):
             rest(row.attempts)  # it did not happen, and broke a moment ago
         if tool.has_effects:
+            self._opener.require_right()  # not as it was when the last step was stored
             self._ledger.intend(row)
             failpoint("after intent")
         try:
@@ -149,6 +200,8 @@ class Effects:
                 title=title,
                 state=self.state,
                 recall=self._contents.restore,
+                heart=self._heart,
+                sign=self._patience.quiet_signs(title),
             )
         except CallInDoubt as doubt:
             self._in_doubt[row.pk] = str(doubt)
@@ -160,6 +213,17 @@ class Effects:
         if tool.has_effects:
             self._called[row.pk] = outcome
         return outcome
+
+    def _replayed(
+        self, row: ToolCall, source: ToolCall, tool: Tool, title: str
+    ) -> ToolOutcome:
+        row.recorded_from = source
+        return ToolOutcome(
+            self._opener.open(source, "result"),
+            title,
+            tool.name,
+            ops=self._ledger.remembered(source, self._opener, self.state),
+        )
 
     def _from_cache(
         self, row: ToolCall, hit: ToolCall, tool: Tool, title: str
@@ -187,11 +251,16 @@ class Effects:
             arguments = self._opener.open(row, "arguments")
             if row.pk in self._in_doubt or (once(tool) and self._was_in_doubt(row)):
                 why = self._in_doubt.get(row.pk, "")
-                tried = self._opener.open(row, "effective") or arguments
+                tried = asked_of(self._opener, row)
                 requests.append(Request(row, tool, tried, in_doubt=why))
                 continue
             own = tool.requires(tool.fit(call).arguments)
-            requests.append(Request(row, tool, arguments, rule="" if own else IN_FORK))
+            demand = self._demands.get(row.pk)
+            if demand is None:
+                usual = demand_of(tool)
+                demand = usual if own else replace(usual, rule=IN_FORK)
+            look = self._guarded.take(row)
+            requests.append(Request(row, tool, arguments, demand, look=look))
         ask(self._claim.run, requests)
 
     def _new(
@@ -199,32 +268,78 @@ class Effects:
     ) -> RunIt | Ask | Refuse:
         """A call that nothing has happened to yet."""
         try:
-            fitted = tool.fit(call)
+            fitted = self._ledger.fitted(tool, call)
         except ArgumentsDoNotFit as wrong:
             return Refuse(str(wrong), title, wrong.code, tool.name)
         if tool.question:
             return Ask(title)
         if self._in_fork(tool):
-            return self._in_the_fork(row, title)
-        if tool.requires(fitted.arguments):
-            return Ask(title)
-        self._fitted[row.pk] = fitted.arguments  # as the row has them
-        return RunIt()
+            if self._policy == Branch.Calls.SIMULATE and not self._choices:
+                return RunIt()  # recorded or not, as run() finds
+            becomes = self._becomes(row, tool)
+            if isinstance(becomes, ToolCall) or becomes == Branch.Calls.SIMULATE:
+                return RunIt()
+            if tool.has_effects:
+                asked = self._by_policy(row, tool, fitted.arguments, title)
+                return asked or Ask(title)
+        found = self._by_policy(row, tool, fitted.arguments, title, free=True)
+        if found is None:
+            self._fitted[row.pk] = fitted.arguments  # as the row has them
+        return found or RunIt()
+
+    def _by_policy(
+        self,
+        row: ToolCall,
+        tool: Tool,
+        arguments: dict[str, Any],
+        title: str,
+        *,
+        free: bool = False,
+    ) -> RunIt | Ask | Refuse | None:
+        """What policies, or the tool's own rule, make of the call. None: let it go.
+
+        `free`: it may go ahead unasked. Else it is asked about anyway.
+        """
+        outcome = self._judge.judge(row, tool, arguments, free=free)
+        match outcome.kind:
+            case "auto_approve":
+                if free and outcome.rule and (origin := outcome.rule.origin):
+                    why: Why = {
+                        "policy": str(origin.policy),
+                        "policy_version": origin.version,
+                        "rule": outcome.rule.id,
+                    }
+                    self._ledger.let_go(row, why)
+                return None
+            case "auto_reject":
+                text = outcome.message or NOT_ALLOWED
+                return Refuse(text, title, REJECTED, tool.name)
+            case "stop_run":
+                self._stopped[row.pk] = outcome.message or STOPPED
+                return RunIt()  # run() ends it
+        if self._claim.agent.checkpoint == "exit":
+            return Refuse(ASKS_NOBODY, title, REJECTED, tool.name)
+        self._demands[row.pk] = outcome.demand
+        return Ask(title)
 
     def _must_ask(self, row: ToolCall, tool: Tool, title: str) -> bool:
         """Whether nobody but a person can say what came of a call that was begun."""
         if row.pk not in self._found:
             try:
-                self._found[row.pk] = reconcile(
+                found = reconcile(
                     tool,
                     key=row.pk,
                     title=title,
                     state=self.state,
                     tries=row.attempts,
+                    heart=self._heart,
                 )
             except CallInDoubt as doubt:
                 self._in_doubt.setdefault(row.pk, str(doubt))
                 return True
+            if found is None and self._in_doubt.get(row.pk) == HANGS:
+                return True  # not yet: the call that was given up may be at work
+            self._found[row.pk] = found
             self._in_doubt.pop(row.pk, None)
         return False
 
@@ -251,28 +366,41 @@ class Effects:
         self, row: ToolCall, tool: Tool, call: Call, title: str
     ) -> RunIt | Ask | Refuse:
         """It may run if what was approved still holds; else people are asked again."""
+        ids = {"ids": {"call": row.pk}}
         try:
-            self._effective[row.pk] = verify(row, tool=tool, opener=self._opener)
+            approved = verify(row, tool=tool, opener=self._opener)
         except ApprovalInvalid:
-            logger.warning(
-                "an approval does not hold any more", extra={"ids": {"call": row.pk}}
-            )
+            logger.warning("an approval does not hold any more", extra=ids)
         else:
-            return RunIt()
+            if self._guarded.holds(row, tool, approved.arguments):
+                self._effective[row.pk] = approved
+                return RunIt()
+            logger.warning("what was approved is not so any more", extra=ids)
+            now = self._guarded[row.pk].arguments
+            return self._by_policy(row, tool, now, title) or Ask(title)
         try:
-            tool.fit(call)  # the tool may have changed since people were asked
+            fitted = tool.fit(call)  # the tool may have changed since people were asked
         except ArgumentsDoNotFit as wrong:
             return Refuse(str(wrong), title, wrong.code, tool.name)
-        return Ask(title)
+        return self._by_policy(row, tool, fitted.arguments, title) or Ask(title)
 
-    def _in_the_fork(self, row: ToolCall, title: str) -> RunIt | Ask:
-        """Recorded, simulated, or asked about: as whoever forked has chosen."""
-        match self._policy:
-            case Branch.Calls.SIMULATE:
-                return RunIt()
-            case Branch.Calls.LIVE:
-                return Ask(title)
-        return RunIt() if self._ledger.recorded(row) else Ask(title)
+    def _becomes(self, row: ToolCall, tool: Tool) -> ToolCall | str:
+        """What whoever forked has chosen for the call: the recorded one whose result it
+        gets, or that it is simulated, or made (`Branch.Calls`)."""
+        # What only looks is made again.
+        usual = self._policy if tool.has_effects else Branch.Calls.LIVE
+        if usual == Branch.Calls.LIVE and not self._choices:
+            return usual
+        recorded = self._ledger.recorded(row)
+        if recorded is None:
+            return Branch.Calls.LIVE if usual == Branch.Calls.RECORDED else usual
+        chosen = self._choices.get(str(recorded.pk))
+        if chosen is None and usual != Branch.Calls.LIVE:
+            return recorded
+        return recorded if chosen == Branch.Calls.RECORDED else chosen or usual
 
     def _in_fork(self, tool: Tool) -> bool:
-        return tool.has_effects and self._claim.branch.parent_id is not None
+        """Whether it may become of the call what was chosen when the branch was forked."""
+        if self._claim.branch.parent_id is None:
+            return False
+        return tool.has_effects or (bool(self._choices) and tool.effect == "read")

@@ -6,15 +6,17 @@ by an index on what is live, or looks at the last minutes only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, FloatField, Min, Q
+from django.conf import settings
+from django.db.models import Count, FloatField, Max, Min, Q
 from django.db.models.aggregates import Aggregate
 from django.db.models.functions import Coalesce, Extract, Greatest
 
-from agents.models import Approval, Run, Worker
+from agents.models import Approval, Delivery, Run, Worker
 from checkpoints import clock
 from checkpoints.access import Reason, unscoped
 from checkpoints.clock import ClockTimestamp
@@ -22,22 +24,42 @@ from checkpoints.ids import first_at
 from checkpoints.models import Branch, Checkpoint
 
 FAILED = timedelta(hours=1)  # the failures that are counted
+EXPIRED = timedelta(days=7)  # the requests that are counted
 STEPS = timedelta(minutes=5)  # the steps that are measured
 
 
 @dataclass(frozen=True)
-class Live:
-    """Runs that are not over, and how well they are looked after. Ages in seconds."""
+class Line:
+    """Runs of one queue that are not over, and who listens there. Ages in seconds."""
 
-    ready: int  # and due: a worker could take them
-    running: int
-    waiting: int  # for people
-    later: int  # ready, but not before a time: pauses, grace windows
-    oldest_ready: float | None
+    ready: int = 0  # and due: a worker could take them
+    running: int = 0
+    waiting: int = 0  # for people
+    later: int = 0  # ready, but not before a time: pauses, grace windows
+    oldest_ready: float | None = None
+    workers: int = 0  # that were heard of lately
+
+
+@dataclass(frozen=True)
+class Live:
+    """All queues' runs, and how well they are looked after. Ages in seconds."""
+
+    queues: dict[
+        str, Line
+    ]  # those of the settings, and those that runs and workers name
     overdue: float | None  # of the lease that lapsed first, and that no reaper ended
     swept: float | None  # since a reaper last came to the end of a sweep
     alive: int  # workers
     silent: int  # workers that were not heard of for a while
+
+    def of(self, name: str) -> int:
+        """Runs of every queue: `ready`, `running`, `waiting` or `later`."""
+        return sum(getattr(line, name) for line in self.queues.values())
+
+    @property
+    def oldest_ready(self) -> float | None:
+        ages = (line.oldest_ready for line in self.queues.values())
+        return max((age for age in ages if age is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -69,12 +91,17 @@ def live() -> Live:
     due = Q(status=Run.Status.READY) & (Q(wake_at=None) | Q(wake_at__lte=now))
     since = Greatest(Coalesce("ready_at", "created_at"), "wake_at")
     with unscoped(Reason.HEALTH):
-        runs = Run.objects.filter(status__in=Run.LIVE).aggregate(
-            ready=Count("pk", filter=due),
-            later=Count("pk", filter=Q(status=Run.Status.READY, wake_at__gt=now)),
-            running=Count("pk", filter=Q(status=Run.Status.RUNNING)),
-            waiting=Count("pk", filter=Q(status=Run.Status.WAITING)),
-            oldest_ready=_age(Min(since, filter=due)),
+        runs = list(
+            Run.objects.filter(status__in=Run.LIVE)
+            .order_by()
+            .values("queue")
+            .annotate(
+                ready=Count("pk", filter=due),
+                later=Count("pk", filter=Q(status=Run.Status.READY, wake_at__gt=now)),
+                running=Count("pk", filter=Q(status=Run.Status.RUNNING)),
+                waiting=Count("pk", filter=Q(status=Run.Status.WAITING)),
+                oldest_ready=Max(_age(since), filter=due),
+            )
         )
         leases = Branch.objects.filter(
             holder__isnull=False, lease_until__lt=now
@@ -82,8 +109,13 @@ def live() -> Live:
     workers = list(Worker.objects.present().with_age())
     beats = [worker.age.total_seconds() for worker in workers]
     silent = sum(worker.is_silent for worker in workers)
+    listening = Counter(each.queue for each in workers if not each.is_silent)
+    lines = {name: Line() for name in sorted({*settings.QUEUES, *listening})}
+    lines |= {row.pop("queue"): Line(**row) for row in runs}
     return Live(
-        **runs,
+        queues={
+            name: replace(line, workers=listening[name]) for name, line in lines.items()
+        },
         overdue=leases["overdue"],
         swept=max(0.0, min(beats)) if beats else None,
         alive=len(workers) - silent,
@@ -110,6 +142,36 @@ def recent() -> Recent:
             pending=Count("pk"), oldest_pending=_age(Min("asked_at"))
         )
         return Recent(failed=dict(failed), **steps, **asked)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What people and programs are told of requests, and what nobody decided."""
+
+    queued: int  # messages that are to go out, those that rest after a try included
+    oldest_due: float | None  # seconds; of those that could be sent now
+    undelivered: int  # messages that were given up
+    expired: int  # requests, undecided, in the last days
+
+
+def told() -> Told:
+    """Two statements. Raises DatabaseError as `live` does."""
+    now = ClockTimestamp()
+    status = Delivery.Status
+    with unscoped(Reason.HEALTH):
+        messages = Delivery.objects.filter(
+            status__in=[status.QUEUED, status.UNDELIVERED]
+        ).aggregate(
+            queued=Count("pk", filter=Q(status=status.QUEUED)),
+            oldest_due=_age(
+                Min("next_at", filter=Q(status=status.QUEUED, next_at__lte=now))
+            ),
+            undelivered=Count("pk", filter=Q(status=status.UNDELIVERED)),
+        )
+        expired = Approval.objects.filter(
+            status=Approval.Status.EXPIRED, due_at__gt=now - EXPIRED
+        )
+        return Told(expired=expired.count(), **messages)
 
 
 def _age(moment: Any) -> Any:

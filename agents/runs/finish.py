@@ -17,15 +17,16 @@ from agents.models import Run
 from agents.models.runs import RunQuerySet
 from agents.pure.engine import Failure
 from agents.pure.labels import first_words
-from agents.runs.begin import abandon_calls, follow_on, lock, supersede_calls
+from agents.runs.begin import lock, supersede_calls
 from agents.runs.claim import Claim, let_go
+from agents.runs.stop import answer_rest
 from agents.tools.secrets import captured
 from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
 from checkpoints.gate import seal
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit
-from checkpoints.models import Checkpoint, ThreadInput
+from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import clean
 
 Also = Callable[[], object]
@@ -106,7 +107,7 @@ def succeed(claim: Claim, save: Also) -> None:
         save()
         let_go(claim)
         _end(claim, Run.Status.SUCCEEDED, finished_at=ClockTimestamp())
-        _answer_next(claim)
+        answer_rest(claim.run)
 
 
 def fail(
@@ -134,7 +135,7 @@ def fail(
             failed_step=step,
         )
         if answer_next:
-            _answer_next(claim)
+            answer_rest(claim.run)
 
 
 def fail_plainly(
@@ -185,16 +186,7 @@ def cancel(claim: Claim, writer: Writer) -> None:
         )
         supersede_calls(claim.run.pk)
         if interrupted:
-            _answer_next(claim)
-
-
-def _answer_next(claim: Claim) -> None:
-    """Start the run that answers a message which came in while this one ended."""
-    waiting = ThreadInput.objects.for_run(claim.principal).filter(branch=claim.branch)
-    first = waiting.undelivered().select_related("author").first()
-    if first is not None:
-        abandon_calls(claim.branch)
-        follow_on(claim.run, first)
+            answer_rest(claim.run, taken_in=True)
 
 
 def error_step(claim: Claim, failure: Failure) -> NewStep:

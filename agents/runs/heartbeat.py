@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +21,8 @@ from checkpoints.models import Branch
 
 logger = logging.getLogger(__name__)
 
-TICK = 0.5  # seconds between two looks
+TICK = 0.3  # seconds between two looks: what is cancelled ends within one second
+TELL = 1.0  # seconds, at least, between two rows that tell how far a reply has come
 RENEWALS = 3  # a lease is renewed this many times before it would lapse
 
 
@@ -32,10 +34,22 @@ class Heartbeat:
         self.cancel_requested = claim.run.cancel_requested
         self.held = False  # by a person, or by the workspace's kill switch
         self._claim = claim
+        self._answering: Callable[[], Mapping[str, object] | None] = lambda: None
+        self._told: Mapping[str, object] | None = None
+        self._tell_at = 0.0  # time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(
             target=self._beat, name="heartbeat", daemon=True
         )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is being done is not wanted any more."""
+        return self.lost or self.cancel_requested or self.held
+
+    def follow(self, answering: Callable[[], Mapping[str, object] | None]) -> None:
+        """Tell of this, where it gives something: as Run.answering."""
+        self._answering = answering
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -56,7 +70,9 @@ class Heartbeat:
         try:
             while not self._over.wait(TICK) and not self.lost:
                 try:
-                    self._look()
+                    if not self._look():
+                        continue
+                    self._tell()
                     if time.monotonic() >= due:
                         self._renew()
                         due += self._claim.lease.total_seconds() / RENEWALS
@@ -71,7 +87,9 @@ class Heartbeat:
         finally:
             connection.close()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """False: the run is not committed yet, as a transaction of the caller's made it;
+        so there is no lease to renew, and none to lose."""
         now = (
             Run.objects.for_run(self._claim.principal)
             .filter(pk=self._claim.run.pk)
@@ -81,10 +99,21 @@ class Heartbeat:
             .first()
         )
         if now is None:
-            return  # not committed yet, where a transaction of the caller's made it
+            return False
         fence, self.cancel_requested, paused_at, halted_at = now
         self.held = paused_at is not None or halted_at is not None
         self.lost = fence != self._claim.branch.fence
+        return True
+
+    def _tell(self) -> None:
+        """How far the model's reply has come. The next step makes it out of date."""
+        now, answering = time.monotonic(), self._answering()
+        if answering is None or answering == self._told or now < self._tell_at:
+            return
+        Run.objects.for_run(self._claim.principal).filter(
+            pk=self._claim.run.pk, branch__fence=self._claim.branch.fence
+        ).update(answering=dict(answering))
+        self._told, self._tell_at = answering, now + TELL
 
     def _renew(self) -> None:
         claim = self._claim

@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, OperationalError
 
+from agents.delivery import tidy as deliveries
 from agents.runs import retention, roster
 from checkpoints.blobs.care import sweep_some
 from checkpoints.db import locks
@@ -39,6 +40,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("retention", timedelta(minutes=1), retention.sweep),
     Duty("orphans", timedelta(minutes=1), sweep_some),
     Duty("roster", timedelta(minutes=1), roster.tidy),
+    Duty("deliveries", timedelta(minutes=1), deliveries.tidy),
 )
 
 

@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
-from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q
 
-from agents.approvals.binding import last_decision
 from agents.approvals.verify import verify_answer
 from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
 from agents.pure.engine import Call, Step, result_op
 from agents.pure.labels import first_words
 from agents.pure.said import Said, flags, text_of
+from agents.runs.beside import CallAs
 from agents.runs.claim import Claim
-from checkpoints.clock import ClockTimestamp
+from agents.tools.results import as_text
+from checkpoints.db import rows
+from checkpoints.db.prepared import Prepared
 from checkpoints.gate import Pass, seal
 from checkpoints.ids import uuid7
 from checkpoints.models import Checkpoint, ThreadInput
@@ -38,17 +38,6 @@ LEFT = (
 
 Status = ToolCall.Status
 
-# Of a call in doubt: what people said, nothing else. Left alone, it stays in doubt.
-_TAKEN_IN = Q(call__status=Status.WAITING) | Q(
-    call__status=Status.UNKNOWN,
-    kind=Approval.Kind.UNKNOWN,
-    status__in=[
-        Approval.Status.APPROVED,
-        Approval.Status.REJECTED,
-        Approval.Status.RESPONDED,
-    ],
-)
-
 
 @dataclass(frozen=True)
 class Arrival:
@@ -57,7 +46,8 @@ class Arrival:
     at: datetime
     step: Step
     actor_id: int | None
-    record: Callable[[], object]
+    record: Callable[[], object] | None = None
+    call: CallAs | None = None  # a decision's, as it is from now on
 
 
 def messages(claim: Claim, opener: Pass) -> list[Arrival]:
@@ -85,17 +75,44 @@ def decisions(claim: Claim, opener: Pass, calls: Sequence[Call]) -> list[Arrival
     by_key = {call.key: call for call in calls}
     if not by_key:
         return []
-    closed = (
-        Approval.objects.for_run(claim.principal)
-        .filter(_TAKEN_IN, call__in=list(by_key))
-        .exclude(status=Approval.Status.PENDING)
-        .select_related("call")
-        .order_by("call__ordinal")
+    found = _CLOSED.execute(
+        {
+            "workspace": claim.run.workspace_id,
+            "thread": claim.run.thread_id,
+            "calls": list(map(str, by_key)),
+        }
     )
-    return [
-        _decided(claim, opener, approval, by_key[approval.call_id])
-        for approval in closed
-    ]
+    arrived = []
+    for verdict, name, *values in found.fetchall():
+        approval, row = rows.each(values, Approval, ToolCall)
+        approval.call = row
+        call = by_key[approval.call_id]
+        arrived.append(_decided(opener, approval, verdict, name or NOBODY, call))
+    return arrived
+
+
+# Of a call in doubt: what people said, nothing else. Left alone, it stays in doubt. What
+# people can still take back is not taken in, whoever woke the run.
+_CLOSED = Prepared(f"""
+SELECT (
+    SELECT said.verdict FROM {Decision._meta.db_table} said
+    WHERE said.approval_id = asked.id AND asked.decided_by_id IS NOT NULL
+    ORDER BY said.revision DESC, said.at DESC LIMIT 1
+), coalesce(nullif(trim(who.first_name || ' ' || who.last_name), ''), who.username),
+{rows.columns(Approval, "asked")}, {rows.columns(ToolCall, "call")}
+FROM {Approval._meta.db_table} asked
+JOIN {ToolCall._meta.db_table} call ON call.id = asked.call_id
+LEFT JOIN {User._meta.db_table} who ON who.id = asked.decided_by_id
+WHERE asked.workspace_id = %(workspace)s
+  AND asked.thread_id = %(thread)s
+  AND asked.call_id = ANY(%(calls)s::uuid[])
+  AND asked.status <> 'pending'
+  AND (asked.final_at IS NULL OR asked.final_at <= clock_timestamp())
+  AND (call.status = 'waiting'
+       OR (call.status = 'unknown' AND asked.kind = 'unknown'
+           AND asked.status IN ('approved', 'rejected', 'responded')))
+ORDER BY call.ordinal
+""")  # noqa: S608  # our own names; values are parameters
 
 
 def _message(claim: Claim, said: ThreadInput, kept: Said) -> Arrival:
@@ -117,49 +134,44 @@ def _message(claim: Claim, said: ThreadInput, kept: Said) -> Arrival:
     return Arrival(said.created_at, step, said.author_id, record)
 
 
-def _decided(claim: Claim, opener: Pass, approval: Approval, call: Call) -> Arrival:
-    """What the last decision on the request means for its call."""
-    decision, row = last_decision(approval), approval.call
-    status, label, told = _meaning(approval, decision, opener)
+def _decided(
+    opener: Pass, approval: Approval, verdict: str | None, who: str, call: Call
+) -> Arrival:
+    """What the last decision on the request, of this verdict, means for its call."""
+    row = approval.call
+    row.status, label, told = _meaning(approval, verdict, who, opener)
     step_id = uuid7()
-    values: dict[str, Any] = {"status": status}
-    if told is not None:
-        values |= {
-            "result": seal(row, "result", told),
-            "result_checkpoint": step_id,
-            "finished_at": ClockTimestamp(),
-            "error_class": "outcome_unknown" if status == Status.UNKNOWN else "",
-        }
     step = Step(
         id=step_id,
         kind=Checkpoint.Kind.DECISION,
         name=row.tool,
         label=first_words(label),
-        ops=() if told is None else (result_op(step_id, call, told),),
+        ops=()
+        if told is None
+        else (result_op(step_id, call, told, by_person=verdict is not None),),
         context={"approval": str(approval.pk), "call": str(row.pk)},
     )
-
-    def record() -> None:
-        ToolCall.objects.for_run(claim.principal).filter(pk=row.pk).update(**values)
-
     assert approval.decided_at is not None  # set with every status but pending
-    actor_id = decision.by_id if decision else None
-    return Arrival(approval.decided_at, step, actor_id, record)
+    at, actor_id = approval.decided_at, approval.decided_by_id
+    if told is None:
+        return Arrival(at, step, actor_id, call=CallAs(decided=row))
+    row.result = seal(row, "result", told)
+    row.error_class = "outcome_unknown" if row.status == Status.UNKNOWN else ""
+    return Arrival(at, step, actor_id, call=CallAs(settled=row))
 
 
 def _meaning(
-    approval: Approval, decision: Decision | None, opener: Pass
+    approval: Approval, verdict: str | None, who: str, opener: Pass
 ) -> tuple[ToolCall.Status, str, str | None]:
     """The call's next status, the step's label, and what the model is told, if anything.
 
     An approval is verified just before the call runs (effects.py), the rest here.
     """
-    who = _name(decision.by if decision else None)
     in_doubt = approval.kind == Approval.Kind.UNKNOWN
     if approval.status == Approval.Status.APPROVED and in_doubt:
         return Status.APPROVED, f"{who}: it did not happen; run it again", None
     if approval.status == Approval.Status.APPROVED:
-        edited = decision is not None and decision.verdict == Decision.Verdict.EDIT
+        edited = verdict == Decision.Verdict.EDIT
         verb = "Edited and approved" if edited else "Approved"
         return Status.APPROVED, f"{verb} by {who}", None
     if approval.status not in (Approval.Status.REJECTED, Approval.Status.RESPONDED):
@@ -170,7 +182,7 @@ def _meaning(
         again = Status.EXECUTING if in_doubt else Status.PROPOSED
         return again, f"Asked again: {invalid}", None
     if approval.status == Approval.Status.RESPONDED:
-        answer = content["response"]
+        answer = as_text(content["response"])  # its fields, as JSON; or text
         if in_doubt:
             label = f"{who}: it happened: {answer}"
             return Status.RESPONDED, label, f"{HAPPENED}\n{answer}"
@@ -183,6 +195,4 @@ def _meaning(
 
 
 def _name(person: User | None) -> str:
-    if person is None:
-        return NOBODY
-    return person.get_full_name() or person.get_username()
+    return NOBODY if person is None else person.get_full_name() or person.get_username()

@@ -7,9 +7,10 @@ the transaction of the step that records it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +20,11 @@ from agents.errors import ArgumentsDoNotFit
 from agents.models import Run, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Call, Step, ToolOutcome
+from agents.runs import trace
 from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through
-from agents.tools import Tool, titles
+from agents.runs.trace import Why
+from agents.tools import Fitted, Tool, titles
 from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
@@ -48,26 +51,51 @@ class Ledger:
         self._head = claim.branch.head_id
         self._tools = {tool.name: tool for tool in claim.agent.tools}
         self._mac = thread_keys(claim.run.thread_id).mac
-        self._rows: dict[UUID, ToolCall] = {}
-        self.reload()
+        self._read: dict[UUID, ToolCall] | None = None
+        self._titles: dict[UUID, str] = {}
+        self._fitted: dict[UUID, Fitted] = {}
+        self._free: dict[UUID, Why] = {}
 
     def __getitem__(self, key: UUID) -> ToolCall:
         return self._rows[key]
 
+    @property
+    def _rows(self) -> dict[UUID, ToolCall]:
+        """Read when one is asked for."""
+        if self._read is None:
+            over = [Status.SUCCEEDED, Status.FAILED, Status.REJECTED, Status.RESPONDED]
+            rows = self._calls().filter(branch=self._claim.branch)
+            self._read = {row.pk: row for row in rows.exclude(status__in=over)}
+        return self._read
+
+    def title_of(self, call: Call) -> str:
+        """What people read of it."""
+        if (known := self._titles.get(call.key)) is None:
+            known = self._titles[call.key] = self.title(call.name, call.arguments)
+        return known
+
     def title(self, name: str, arguments: dict[str, Any] | None) -> str:
-        """What people read of a call."""
+        """What people read of a call with these arguments."""
         tool = self._tools.get(name)
         return tool.title(arguments) if tool else titles.plain(name, arguments)
 
+    def fitted(self, tool: Tool, call: Call) -> Fitted:
+        """As `tool.fit`, once for each call. Raises ArgumentsDoNotFit."""
+        if (known := self._fitted.get(call.key)) is None:
+            known = self._fitted[call.key] = tool.fit(call)
+        return known
+
     def reload(self) -> None:
         """Read the rows anew: people's decisions change some."""
-        over = [Status.SUCCEEDED, Status.FAILED, Status.REJECTED, Status.RESPONDED]
-        rows = self._calls().filter(branch=self._claim.branch)
-        self._rows = {row.pk: row for row in rows.exclude(status__in=over)}
+        self._read = None
 
     def propose(self, calls: Iterable[Call]) -> None:
         """Write the rows of calls that have none."""
-        self.store(self.rows(calls))
+        rows = self.rows(calls)
+        if self._claim.agent.checkpoint == "exit":
+            self.stored(rows)  # in memory, as their steps
+        else:
+            self.store(rows)
 
     def rows(
         self, calls: Iterable[Call], *, reply: UUID | None = None
@@ -85,11 +113,12 @@ class Ledger:
 
     def stored(self, rows: Iterable[ToolCall]) -> None:
         """These are in the database now."""
-        self._rows |= {row.pk: row for row in rows}
+        for row in rows:  # where there are none, nothing is read for them
+            self._rows[row.pk] = row
 
     def take_back(self, reply: UUID) -> None:
         """Forget the rows that were written with a reply that was not committed."""
-        self._rows = {
+        self._read = {
             pk: row for pk, row in self._rows.items() if row.reply_id != reply
         }
 
@@ -106,12 +135,19 @@ class Ledger:
             with transaction.atomic():
                 self._lock()
                 self._require_free()
-                judged = self._calls().filter(pk=row.pk, status=was)
-                if not judged.update(
-                    status=Status.EXECUTING,
-                    attempts=attempts,
-                    started_at=ClockTimestamp(),
-                ):
+                begun = trace.BEGIN.row(
+                    {
+                        "call": row.pk,
+                        "workspace": row.workspace_id,
+                        "thread": row.thread_id,
+                        "run": self._claim.run.pk,
+                        "grant": self._claim.run.grant_id,
+                        "was": was,
+                        "attempts": attempts,
+                        **trace.values(self._free.get(row.pk) or self._rule_of(row)),
+                    }
+                )
+                if begun is None:
                     raise Fenced(TAKEN)
 
         def happened() -> bool:
@@ -122,6 +158,22 @@ class Ledger:
 
         see_through(act, happened=happened, patience=self._claim.lease)
         row.status, row.attempts = Status.EXECUTING, attempts
+
+    def let_go(self, row: ToolCall, why: Why) -> None:
+        """Nobody is asked about the call: which policy, or rule, says so (for the log)."""
+        self._free[row.pk] = why
+
+    def why(self, row: ToolCall) -> Why | None:
+        """Why a call was made, with effects, that is settled now; None: it was not."""
+        made = row.status in (Status.SUCCEEDED, Status.FAILED, Status.UNKNOWN)
+        if not made or not row.attempts or row.recorded_from_id:
+            return None
+        return self._free.get(row.pk) or self._rule_of(row)
+
+    def _rule_of(self, row: ToolCall) -> Why:
+        """The tool's own, which is code, and asked nobody."""
+        tool = self._tools.get(row.tool)
+        return {"unasked": tool.rule.name if tool and tool.rule else "never"}
 
     def _require_free(self) -> None:
         run = Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk)
@@ -143,7 +195,10 @@ class Ledger:
         In the call's own row, sealed, whatever its size. Raises Fenced.
         """
         row = self._rows[key]
-        kept, _ = clean({name: getattr(outcome, name) for name in _OUTCOME})
+        values = {name: getattr(outcome, name) for name in _OUTCOME}
+        if outcome.cost is not None:
+            values["cost"] = format(outcome.cost, "f")
+        kept, _ = clean(values)
         kept, _ = capture(kept)
         row.result = seal_bytes(row, "result", text(kept).encode())
         if (
@@ -158,21 +213,24 @@ class Ledger:
         if row.status != Status.EXECUTING or row.result is None:
             return None
         values = opener.open(row, "result")
+        if values.get("cost") is not None:
+            values["cost"] = Decimal(values["cost"])
         return ToolOutcome(title=title, **values | {"ops": tuple(values["ops"])})
 
     def settle(self, key: UUID, step: Step, result: Any) -> ToolCall:
         """The call's row as it is to be stored with the step that records `result`."""
         row = self._rows[key]
+        self._fitted.pop(key, None)
         row.status = _settled(row, step)
         row.result = seal_as_holder(row, "result", result)
         row.error_class = step.error_class
         return row
 
     def recorded(self, row: ToolCall) -> ToolCall | None:
-        """The same call, as the source branch made it after the fork; each is used once."""
+        """The same call, as the source branch made it after the fork; each counts once."""
         branch = self._claim.branch
         used = self._calls().filter(branch=branch).exclude(recorded_from=None)
-        return (
+        left = (
             self._calls()
             .filter(
                 branch=branch.parent_id,
@@ -182,8 +240,30 @@ class Ledger:
             )
             .exclude(pk__in=used.values("recorded_from"))
             .order_by("result_checkpoint__step")
-            .first()
         )
+        if not branch.call_choices:
+            return left.first()
+        return self._not_met(row, left, branch.call_choices)
+
+    def _not_met(
+        self, row: ToolCall, left: Iterable[ToolCall], choices: Mapping[str, str]
+    ) -> ToolCall | None:
+        """The first whose turn it is: of those whose result is not used, no row says so,
+        but each stood for one earlier call of the fork that used none."""
+        left = list(left)
+        if not any(_not_used(each, choices) for each in left):
+            return left[0] if left else None
+        same = self._calls().filter(
+            branch=self._claim.branch, arguments_digest=row.arguments_digest
+        )
+        met = same.filter(recorded_from=None).exclude(pk=row.pk).count()
+        for each in left:
+            if not _not_used(each, choices):
+                return each
+            if not met:
+                return each
+            met -= 1
+        return None
 
     def fresh(self, row: ToolCall, *, within: timedelta) -> ToolCall | None:
         """The same call as it was last made in this thread, if not longer ago."""
@@ -233,8 +313,8 @@ class Ledger:
             tool_version=tool.version if tool else "",
             effect=tool.effect if tool else ToolCall.Effect.NONE,
         )
-        arguments, reason = _proposed(tool, call)
-        row.title = seal_as_holder(row, "title", self.title(call.name, call.arguments))
+        arguments, reason = self._proposed(tool, call)
+        row.title = seal_as_holder(row, "title", self.title_of(call))
         row.arguments = seal_as_holder(row, "arguments", arguments)
         if reason:
             row.reason = seal_as_holder(row, "reason", reason)
@@ -243,16 +323,20 @@ class Ledger:
         )
         return row
 
+    def _proposed(self, tool: Tool | None, call: Call) -> tuple[dict[str, Any], str]:
+        """The arguments as they are kept, and the model's reason."""
+        if tool is None:
+            return call.arguments or {}, ""
+        try:
+            fitted = self.fitted(tool, call)
+        except ArgumentsDoNotFit:
+            return call.arguments or {}, ""  # kept as they are: the call is refused
+        return fitted.arguments, fitted.reason
 
-def _proposed(tool: Tool | None, call: Call) -> tuple[dict[str, Any], str]:
-    """The arguments as they are kept, and the model's reason."""
-    if tool is None:
-        return call.arguments or {}, ""
-    try:
-        fitted = tool.fit(call)
-    except ArgumentsDoNotFit:
-        return call.arguments or {}, ""  # kept as they are: the call is refused
-    return fitted.arguments, fitted.reason
+
+def _not_used(call: ToolCall, choices: Mapping[str, str]) -> bool:
+    """Whether a fork was told not to use this call's result."""
+    return choices.get(str(call.pk), Branch.Calls.RECORDED) != Branch.Calls.RECORDED
 
 
 def _settled(row: ToolCall, step: Step) -> Status:

@@ -6,13 +6,19 @@ the run that a retry starts goes on from there with budgets of its own.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 from django.conf import settings
 
 from agents.models import Approval, ToolCall
-from agents.pure.context import calls_of, messages_of
+from agents.pure.context import backwards, calls_of
 from agents.pure.engine import Failure
+from agents.runs.at_exit import AtExit
 from agents.runs.claim import Claim
 from agents.runs.progress import Progress
+from agents.tools.declared import REASON
 from agents.tools.limits import Limits
 from checkpoints.pure.codec import State
 
@@ -23,10 +29,18 @@ def reached(held: Claim, progress: Progress) -> Failure | None:
     """The first limit that is reached; None: the run may take a step."""
     limits = held.agent.limits
     return (
-        _budget(limits, progress)
+        _budget(_own(limits, held), progress)
         or _rejected(held, progress, limits)
         or _repeated(held, progress, limits)
     )
+
+
+def _own(limits: Limits, held: Claim) -> Limits:
+    """The agent's, and the run's own limit of cost where that is lower."""
+    own = held.run.max_cost
+    if own is None or (limits.max_cost is not None and limits.max_cost <= own):
+        return limits
+    return replace(limits, max_cost=own.normalize())
 
 
 def _budget(limits: Limits, progress: Progress) -> Failure | None:
@@ -90,23 +104,20 @@ def _rejected(held: Claim, progress: Progress, limits: Limits) -> Failure | None
 def _repeated(held: Claim, progress: Progress, limits: Limits) -> Failure | None:
     """Whether the call that comes next is the last of too many that are the same."""
     most = limits.max_repeats
-    if (
-        most is None
-        or not progress.open_calls
-        or _same_tool(progress.state, most) < most
-    ):
-        return None
-    # Their digests leave out what the model says of its reasons.
-    calls = (
-        ToolCall.objects.for_run(held.principal)
-        .filter(run=held.run.pk)
-        .order_by("-created_at", "-ordinal")
-        .values_list("arguments_digest", flat=True)
-    )
-    last = [bytes(digest) for digest in calls[:most]]
-    if len(last) < most or len(set(last)) > 1:
+    if most is None or not progress.open_calls:
         return None
     name = progress.open_calls[-1].name
+    # From the state first, which asks nobody: few agents come near. Why a call is made is
+    # no part of it, where the model is asked for that.
+    reason = {tool.name: tool.takes_reason for tool in held.agent.tools}.get(name)
+    if _same_calls(progress.state, most, but=REASON if reason else None) < most:
+        return None
+    # A retry has as many again: the calls of this run, by their keyed digests.
+    if isinstance(progress, AtExit):  # its calls have no rows
+        if progress.calls < most:
+            return None
+    elif not _same_rows(held, most):
+        return None
     return Failure(
         "repeats_itself",
         f"The agent asked for {name} {most} times in a row with the same arguments, so the"
@@ -114,18 +125,44 @@ def _repeated(held: Claim, progress: Progress, limits: Limits) -> Failure | None
     )
 
 
-def _same_tool(state: State, most: int) -> int:
-    """How many of the last calls name one tool, up to `most`, since somebody spoke."""
-    count, tool = 0, None
-    for message in reversed(messages_of(state)):
+def _same_rows(held: Claim, most: int) -> bool:
+    calls = (
+        ToolCall.objects.for_run(held.principal)
+        .filter(run=held.run.pk)
+        .order_by("-created_at", "-ordinal")
+        .values_list("arguments_digest", flat=True)
+    )
+    last = [bytes(digest) for digest in calls[:most]]
+    return len(last) == most and len(set(last)) == 1
+
+
+def _same_calls(state: State, most: int, *, but: str | None) -> int:
+    """How many of the last calls are the same, up to `most`, since somebody spoke.
+
+    `but`: the argument that makes no difference.
+    """
+    count, same = 0, None
+    for message in backwards(state):
         if message["role"] == "tool":
             continue
         calls = calls_of(message) if message["role"] == "assistant" else []
         if not calls:
             return count
         for call in reversed(calls):
-            tool = tool or call["function"].get("name")
-            if call["function"].get("name") != tool or count == most:
+            this = _what(call["function"], but)
+            same = this if same is None else same
+            if this != same or count == most:
                 return count
             count += 1
     return count
+
+
+def _what(function: dict[str, Any], but: str | None) -> tuple[object, object]:
+    name, text = function.get("name"), function.get("arguments")
+    try:
+        arguments = json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return name, text
+    if isinstance(arguments, dict):
+        arguments.pop(but, None)
+    return name, arguments

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from django.db import Error as DatabaseError
 from django.db import connections
 
 from agents.models import Worker
+from agents.pure.queues import QUEUE
 from agents.runs import reaper, roster
 from agents.runs.worker import Span, Work, attend
 
@@ -52,14 +54,16 @@ class Pool:
         size: int,
         work: Work,
         *,
+        on: str = QUEUE,
         span: Span | None = None,
         grace: float = GRACE,
         longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        """`grace`: seconds until a child that was told to stop is killed.
+        """`on`: the queue that they listen to. `grace`: seconds until a child that was told to stop is killed.
         `longest_pause`: until one that died young is replaced."""
         self.size = size
         self.work = work
+        self.on = on
         self.span = span
         self.grace = grace
         self.longest_pause = longest_pause
@@ -106,7 +110,9 @@ class Pool:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if pid == 0:
-            _be_child(name, parent, lambda: attend(name, self.work, self.span))
+            _be_child(
+                name, parent, partial(attend, name, self.work, self.span, on=self.on)
+            )
         self.children[pid] = Child(name, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 

@@ -1,7 +1,9 @@
 """What keeps a run from being forgotten, about once a second in every worker process.
 
-Lapsed leases, runs that wait for nothing, rings that nobody heard, and events of the
-audit log that are not yet linked. Small batches; rows that another reaper works on are skipped; one bad row stops only itself.
+Lapsed leases, deadlines and steps of escalations that are due, runs that wait for
+nothing, rings that nobody heard, checks that did not come back, and events of the audit
+log that are not yet linked. Small batches; rows that another reaper works on are
+skipped; one bad row stops only itself.
 """
 
 from __future__ import annotations
@@ -12,17 +14,14 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from django.db import (
-    DatabaseError,
-    InterfaceError,
-    OperationalError,
-    connection,
-    transaction,
-)
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import Exists, F, OuterRef, Q
 
+from agents.approvals import escalate, expire
+from agents.approvals.guards import chase
 from agents.models import Approval, Run
-from agents.wake import make_ready, ring, wake
+from agents.runs.stop import stop_or_make_ready
+from agents.wake import ring, wake
 from checkpoints.access import Reason, unscoped
 from checkpoints.audit_chain import link_pending
 from checkpoints.clock import ClockTimestamp
@@ -48,7 +47,7 @@ RING_BACKOFF = """
     UPDATE agents_run AS run SET rings = rings + 1, rung_at = clock_timestamp()
     FROM due, checkpoints_branch AS branch
     WHERE run.id = due.id AND branch.id = run.branch_id
-    RETURNING run.id, branch.fence, run.rings
+    RETURNING run.id, branch.fence, run.rings, run.queue
 """
 
 
@@ -59,7 +58,10 @@ class Swept:
     lapsed: int = 0
     woken: int = 0
     rung: int = 0
+    expired: int = 0  # deadlines that were acted upon
+    escalated: int = 0
     linked: int = 0
+    chased: int = 0
 
 
 def sweep() -> Swept:
@@ -75,8 +77,11 @@ def sweep() -> Swept:
         return Swept(
             lapsed=_each(lapsed.values_list("pk", flat=True)[:BATCH], _end_lapsed),
             woken=_each(idle.values_list("pk", flat=True)[:BATCH], wake),
+            escalated=_each(escalate.due(BATCH), escalate.take_due),
+            expired=_each(expire.overdue(BATCH), expire.expire),
             rung=_ring_again(),
             linked=link_pending(),
+            chased=chase(),
         )
 
 
@@ -90,10 +95,15 @@ def end_leases(worker: str) -> int:
         )
 
 
-def ready() -> list[UUID]:
-    """Runs that a worker could take now, oldest first: for when rings cannot be heard."""
+def ready(queue: str = "") -> list[UUID]:
+    """Runs that a worker could take now, in order: for when rings cannot be heard.
+
+    Of one queue, or of all.
+    """
     due = Run.objects.unscoped(Reason.WORKER).due()
-    return list(due.order_by("created_at").values_list("pk", flat=True)[:BATCH])
+    if queue:
+        due = due.filter(queue=queue)
+    return list(due.in_line().values_list("pk", flat=True)[:BATCH])
 
 
 def _end_lapsed(pk: UUID) -> bool:
@@ -101,7 +111,7 @@ def _end_lapsed(pk: UUID) -> bool:
 
 
 def _free(held: Q) -> bool:
-    """Vacate the branch and let its run be taken.
+    """Vacate the branch and let its run be taken, or be over where that was asked for.
 
     The fence grows now, not only with the next claim: a holder that was merely slow
     must not append to a branch that counts as vacant.
@@ -117,16 +127,16 @@ def _free(held: Q) -> bool:
             "a lease ended without its worker",
             extra={"ids": {"run": branch.holder, "worker": branch.worker}},
         )
-        make_ready(branch.holder, was=Run.Status.RUNNING, fence=branch.fence + 1)
+        stop_or_make_ready(branch.holder, fence=branch.fence + 1)
     return True
 
 
 def _ring_again() -> int:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(RING_BACKOFF, [BATCH])
-        due = cast("list[tuple[UUID, int, int]]", cursor.fetchall())
-        for run_id, fence, n in due:
-            ring(run_id, fence=fence, n=n)
+        due = cast("list[tuple[UUID, int, int, str]]", cursor.fetchall())
+        for run_id, fence, n, on in due:
+            ring(run_id, fence=fence, n=n, on=on)
     return len(due)
 
 
@@ -137,6 +147,7 @@ def _each(ids: Iterable[UUID], act: Callable[[UUID], bool]) -> int:
             done += act(pk)
         except (OperationalError, InterfaceError):
             raise  # the database is away: the next sweep tries again
-        except DatabaseError:
+        except Exception:
+            # The edge of a row: the others are put right.
             logger.exception("the reaper left a row", extra={"ids": {"row": pk}})
     return done

@@ -49,6 +49,9 @@ class RunReport:
     agent: str
     agent_version: int
     status: str  # ready, paused, running, waiting, succeeded, failed, cancelled
+    queue: str
+    priority: str  # high, normal, low
+    halted: bool  # all runs of the workspace are stopped, until an admin lifts that
     needs_owner: bool
     cancel_requested: bool
     steps: int
@@ -316,7 +319,7 @@ def _no_step(branch: Branch, step: int) -> str:
 
 def _runs(by: Actor) -> Any:
     return Run.objects.for_user(by).select_related(
-        "agent_version__agent", "grant", "thread", "branch"
+        "agent_version__agent", "grant", "thread", "branch", "workspace"
     )
 
 
@@ -329,6 +332,9 @@ def _run(run: Run) -> RunReport:
         agent=run.agent_version.agent.name,
         agent_version=run.agent_version.number,
         status=run.shown_status,
+        queue=run.queue,
+        priority=run.priority_name,
+        halted=run.is_live and run.workspace.halted_at is not None,
         needs_owner=run.needs_owner,
         cancel_requested=run.cancel_requested,
         steps=run.steps,

@@ -16,6 +16,7 @@ from datetime import timedelta
 from django.db import connection, transaction
 
 from agents.models import Worker
+from agents.tools import registry
 from checkpoints.clock import ClockTimestamp
 
 BEAT = 5.0  # seconds between two signs of life
@@ -42,6 +43,7 @@ def beat(name: str, sign: Sign) -> None:
         host=host(),
         pid=os.getpid(),
         queue=sign.queue,
+        agents=[agent.name for agent in registry],
         turns=sign.turns,
         memory=memory(),
         busy_since=None if sign.busy is None else now - sign.busy,

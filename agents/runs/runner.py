@@ -6,6 +6,7 @@ it had not committed did not happen.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from agents.llm import OpenAIModel
 from agents.models import Run
+from agents.pure.context import AsSent
 from agents.pure.engine import (
     Call,
     Continue,
@@ -22,23 +24,29 @@ from agents.pure.engine import (
     Step,
     advance,
 )
+from agents.queue import ring
 from agents.runs import finish, incoming, limits, outcomes
+from agents.runs.aside import GivenUp
+from agents.runs.at_exit import AtExit
 from agents.runs.claim import Claim, Held, claim, give_back
 from agents.runs.effects import Effects
 from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.patience import Patience, Watched
 from agents.runs.priced import Priced
 from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
+from agents.runs.resume import resumption
 from checkpoints import gate, stores
 from checkpoints.blobs import Contents
 from checkpoints.errors import KeysUnavailable, StoreUnavailable
 from checkpoints.failpoints import failpoint
-from checkpoints.log import hydrate, rules
+from checkpoints.keys.hierarchy import thread_keys
+from checkpoints.log import hydrate
 from checkpoints.log.append import Writer
-from checkpoints.models import Checkpoint
+from checkpoints.models import Checkpoint, Thread
 
 Stopping = Callable[[], bool]
 
@@ -47,20 +55,29 @@ IN_PROCESS = "in-process"  # the worker's name where nobody gives one: seed, tes
 
 
 def work(
-    run_id: UUID, *, worker: str = IN_PROCESS, stopping: Stopping = lambda: False
+    run_id: UUID,
+    *,
+    worker: str = IN_PROCESS,
+    queue: str = "",
+    stopping: Stopping = lambda: False,
 ) -> None:
     """Take the run as far as it goes: until it waits, is over, or is another's.
+
+    One of a higher priority goes first; then this one's ring goes to the end of the
+    queue, where others hear it. `queue`: the worker's, whose runs alone it takes.
 
     A run that is not to be had (a ring that came twice) is left alone. `stopping` is
     asked between steps; when it says so, the run goes back to be taken by others.
     """
-    held = claim(run_id, worker)
+    held = claim(run_id, worker, queue=queue)
     if held is None:
         return
+    if held.run.pk != run_id:
+        ring(run_id, fence=0, n=secrets.token_hex(4), on=held.run.queue)
     failpoint("after claim")
-    progress = Progress(held)
+    progress = AtExit(held) if held.agent.checkpoint == "exit" else Progress(held)
     progress.tell("took a run")
-    with outcomes.met(held, progress), Heartbeat(held) as heart:
+    with outcomes.met(held, progress), Heartbeat(held) as heart, progress.settled():
         Runner(held, progress, stopping).go(heart)
 
 
@@ -71,6 +88,7 @@ class Runner:
         self._claim = held
         self._progress = progress
         self._stopping = stopping
+        self._as_whole = AsSent()
 
     def go(self, heart: Heartbeat) -> None:
         """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
@@ -84,23 +102,30 @@ class Runner:
                 )
             )
             return
+        if held.run.cancel_requested:  # and its worker died: nothing more is taken in
+            finish.cancel(held, self._progress.writer)
+            return
         if held.run.error_class:  # it paused
             if held.run.error_class in outcomes.PAUSED:
                 stores.configured().check()  # before anything is asked or done anew
             self._goes_on()
-        self._hydrate()
+        self._hydrate(heart)
         if self._is_full():
             return
         self._migrate()
         self._take_in()
+        self._resume()
         while not heart.lost:
             if heart.cancel_requested or self._progress.told.cancel_requested:
+                self._progress.flush()
                 finish.cancel(held, self._progress.writer)
                 return
             if heart.held or self._stopping():
+                self._progress.flush()
                 give_back(held, blameless=True)
                 return
             if failure := limits.reached(held, self._progress):
+                self._progress.flush()
                 outcomes.fail(held, self._progress, failure, answer_next=True)
                 return
             if self._is_full() or self._step():
@@ -111,7 +136,7 @@ class Runner:
 
         Of the steps, those of other branches count as when this claim began.
         """
-        steps = self._others + self._progress.writer.step + 1
+        steps = self._others + self._progress.step + 1
         if self._most is None or steps < self._most:
             return False
         failure = Failure(
@@ -120,6 +145,7 @@ class Runner:
             " was dropped. An admin can allow more (the Retention page), or go on in a"
             " new thread.",
         )
+        self._progress.flush()
         outcomes.pause(self._claim, self._progress, failure, wait=FULL)
         return True
 
@@ -129,26 +155,31 @@ class Runner:
             error_class="", error=None
         )
 
-    def _hydrate(self) -> None:
+    def _hydrate(self, heart: Heartbeat) -> None:
         """Open the branch, under the run's grant."""
         held = self._claim
-        self._opener = gate.admit(
-            held.principal, purpose="run", threads=[held.run.thread]
-        )
-        self._most = rules.most_steps(held.run.workspace_id, held.agent.name)
+        thread = Thread(pk=held.run.thread_id, workspace_id=held.run.workspace_id)
+        self._opener = gate.admit(held.principal, purpose="run", threads=[thread])
+        self._progress.told = self._progress.told._replace(granted=True)
+        self._most = held.most_steps
         self._others = 0
         if self._most is not None:
             steps = Checkpoint.objects.for_run(held.principal).count()
-            self._others = steps - 1 - self._progress.writer.step
-        opened = hydrate.open_at(self._opener, held.branch)
+            self._others = steps - 1 - self._progress.step
+        thread_keys(thread.pk)  # which the next two both need
+        opened = hydrate.open_at(self._opener, held.branch, asked=True)
         checkpoints = opened.checkpoints()
         known = set().union(*checkpoints.values())
         own = checkpoints.get(held.branch.pk, set())
         self._ledger = Ledger(held, known=known)
         self._progress.begin(opened.state, known=known - own, ledger=self._ledger)
         contents = Contents(self._opener, held.run.thread_id)
-        self._effects = Effects(held, self._opener, self._ledger, contents)
-        self._model = Recalled(Priced(OpenAIModel()), contents)
+        patience = Patience(heart, self._progress, self._stopping)
+        self._effects = Effects(
+            held, self._opener, self._ledger, contents, heart, patience
+        )
+        model = Watched(OpenAIModel(), patience, heart, self._progress)
+        self._model = Recalled(Priced(model), contents)
 
     def _migrate(self) -> None:
         """Bring old state up to date, as a step that keeps what that changed.
@@ -161,19 +192,39 @@ class Runner:
         self._progress.store(step, schema_version=self._claim.agent.schema_version)
         failpoint("after migrate")
 
+    def _resume(self) -> None:
+        """After a long rest, under another version, or where a person asked for it."""
+        held = self._claim
+        step = resumption(held.run, held.agent, held.rest, self._progress.state)
+        if step is not None:
+            self._progress.store(step)
+            failpoint("after resume")
+
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""
-        self._opener.require_right()
         progress = self._progress
-        if open_calls := progress.open_calls:
+        open_calls = progress.open_calls
+        if not (
+            progress.told.granted and all(map(self._effects.touches_none, open_calls))
+        ):
+            progress.settle()
+        if not progress.told.granted:
+            self._opener.require_right()
+        if open_calls:
             self._ledger.propose(open_calls)
         elif progress.told.messages:
             self._take_in()
+            open_calls = progress.open_calls
         self._effects.state = progress.state
         failpoint("before step")
         try:
             outcome = advance(
-                progress.state, self._model, self._effects, keys=progress.keys
+                progress.state,
+                self._model,
+                self._effects,
+                keys=progress.keys,
+                waiting=open_calls,
+                as_whole=self._as_whole,
             )
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))
@@ -181,6 +232,8 @@ class Runner:
         except Held:
             give_back(self._claim, blameless=True)
             return True
+        except GivenUp:
+            return False  # somebody wants something else of the run
         except CallInDoubt:
             return (
                 False  # considered anew: its tool is asked what came of it, or people
@@ -188,7 +241,7 @@ class Runner:
         match outcome:
             case Continue(step):
                 with self._keeping(step):
-                    progress.store(step)
+                    progress.send(step)
                 failpoint("after commit")
                 return False
             case Interrupted(step, calls):
@@ -201,12 +254,19 @@ class Runner:
         """Messages and decisions that came in, each a step, in the order they came."""
         held = self._claim
         arrived = [
-            *incoming.messages(held, self._opener),
+            *(
+                incoming.messages(held, self._opener)
+                if self._progress.told.messages
+                else ()
+            ),
             *incoming.decisions(held, self._opener, self._progress.open_calls),
         ]
         for arrival in sorted(arrived, key=lambda arrival: arrival.at):
             self._progress.store(
-                arrival.step, actor_id=arrival.actor_id, also=arrival.record
+                arrival.step,
+                actor_id=arrival.actor_id,
+                call=arrival.call,
+                also=arrival.record,
             )
             self._progress.was_decided |= arrival.step.kind == "decision"
             failpoint(f"after {arrival.step.kind}")

@@ -7,7 +7,9 @@ Locks are taken in the order branch, run, approval.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,18 +22,22 @@ from agents.errors import (
     InvalidEdit,
     NotRetryable,
 )
-from agents.models import Approval, Run
+from agents.models import Run
 from agents.pure.labels import first_words
+from agents.pure.queues import Priority
 from agents.pure.said import Said, flags, said, text_of
 from agents.runs.begin import (
     abandon_calls,
     begin,
     live_run,
     lock,
-    supersede_calls,
     version_for,
 )
 from agents.runs.edits import ForkEdits, edit_ops, problems
+from agents.runs.fork_calls import checked
+from agents.runs.own_calls import require_own_calls
+from agents.runs.said_later import said_later
+from agents.runs.stop import stop
 from agents.tools import registry
 from agents.tools.secrets import capture, captured
 from agents.tools.versions import agent_version
@@ -51,7 +57,14 @@ from checkpoints.models import (
     Workspace,
 )
 from checkpoints.pure.codec import State, clean
+from checkpoints.pure.ops import fold
 
+CHOSEN_LATE = (
+    "A run is at work here and takes the message as it goes on. What a run goes on from "
+    "can be chosen where the message starts one: once this one is over, or in a fork."
+)
+NO_RUN = {"resume": "Nothing runs yet: choose it with the message."}
+NOT_WITHOUT = "Nothing runs yet: this is for a run."
 TITLE_CHARACTERS = 60  # of the first message, where a thread was given no title
 
 
@@ -64,13 +77,14 @@ def start_run(
     params: dict[str, Any] | None = None,
     visibility: str = Thread.Visibility.WORKSPACE,
     group: Group | None = None,
+    priority: Priority | None = None,
     request_key: UUID | None = None,
     external_id: str | None = None,
 ) -> Run:
     """A new thread with this message, and a run of the agent on it.
 
     `external_id` is the caller's own name for the run: the second call with it gives the
-    first one's run, whatever its message. Raises UnknownAgent, EmptyMessage, InvalidEdit
+    first one's run, whatever its message. `priority`: else the agent's. Raises UnknownAgent, EmptyMessage, InvalidEdit
     (params), NotPermitted, and AlreadyStarted when the id is another agent's, or is of a
     run that `by` may not see.
     """
@@ -121,6 +135,7 @@ def start_run(
                 branch,
                 version,
                 by=by,
+                priority=priority,
                 request_key=request_key,
                 external_id=external_id,
             )
@@ -142,6 +157,7 @@ def send_message(
     by: Actor,
     agent: str = "",
     request_key: UUID | None = None,
+    resume: str = "",
 ) -> ThreadInput:
     """A message to the branch: for the run that is at work there, or for a new one.
 
@@ -150,21 +166,16 @@ def send_message(
     queued for it, refused, or stops it and is answered by the next run. Messages to a
     branch have a total order: that in which they were taken, by `position`.
 
+    `resume` is what a new run goes on from (`Run.Resume`; empty: as its agent says).
+
     Raises EmptyMessage, UnknownAgent, NotPermitted, and BranchBusy while the run there
-    is being cancelled, or is one of an agent that takes no messages while it works.
+    is being cancelled, is one of an agent that takes no messages while it works, or goes
+    on by itself and so from what it works on, not from `resume`.
     """
     _require_operator(by)
     _require_thread(by, branch.thread_id)
     kept = _said(message)
-    waiting = ThreadInput(
-        workspace_id=branch.workspace_id,
-        thread_id=branch.thread_id,
-        branch=branch,
-        author_id=by.user_id,
-        token_id=token_of(by),
-        request_key=request_key,
-    )
-    waiting.content = gate.seal(waiting, "content", kept)
+    waiting = _input(branch, kept, by, request_key)
     try:
         with transaction.atomic():
             # A run that is about to end here waits for this lock, or we for it.
@@ -173,13 +184,15 @@ def send_message(
             audit.record(by, "message", obj=waiting, branch=branch.pk)
             live = live_run(locked)
             if live is not None and not _makes_way(live, by):
+                if resume:
+                    raise BranchBusy(CHOSEN_LATE)
                 if live.needs_owner:
                     adopt(live, by)
                     wake(live.pk)
             else:
                 # What the last run left undone is not what is asked for now.
                 abandon_calls(locked)
-                begin(locked, version_for(locked, agent), by=by)
+                begin(locked, version_for(locked, agent), by=by, resume=resume)
     except IntegrityError:
         first = (
             ThreadInput.objects.unscoped(Reason.WORKER)
@@ -206,15 +219,28 @@ def fork_run(
     run: bool = True,
     agent: str = "",
     calls: str = Branch.Calls.RECORDED,
+    call_choices: Mapping[UUID, str] | None = None,
     request_key: UUID | None = None,
+    resume: str = "",
+    max_cost: Decimal | None = None,
+    reapply: bool = False,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
 
-    `calls` says what becomes of calls with effects there (`Branch.Calls`).
+    `calls` says what becomes of calls with effects there (`Branch.Calls`), `call_choices`
+    of which calls of the source something else; `resume` what its first run goes on from:
+    empty is the source's conversation, however old, `max_cost` what that run may cost.
+    `reapply`: what people said on the source later is said to it again, by `by`; their
+    decisions never are.
 
-    Raises InvalidEdit, UnknownAgent (`agent` as in `send_message`) and NotPermitted.
+    Raises InvalidEdit (also where it would wait for calls that were made elsewhere),
+    UnknownAgent (`agent` as in `send_message`) and NotPermitted.
     """
     _require_operator(by)
+    of_run = {"resume": resume, "max_cost": max_cost, "reapply": reapply}
+    if not run and (asked := [name for name, value in of_run.items() if value]):
+        raise InvalidEdit({name: NO_RUN.get(name, NOT_WITHOUT) for name in asked})
+    choices = checked(checkpoint, call_choices or {}, calls=calls, by=by)
     seen = gate.admit(
         by,
         purpose="fork",
@@ -222,14 +248,20 @@ def fork_run(
         steps=str(checkpoint.step),
     )
     try:
-        state = hydrate.state(seen, checkpoint.branch, step=checkpoint.step)
+        opened = hydrate.open_at(seen, checkpoint.branch, step=checkpoint.step)
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None
+    state = opened.state
     values, cleaned = clean(vars(edits))
     values, secrets = capture(values)
     replaced = {"cleaned": cleaned, "secrets": secrets}
     flagged = {name: found for name, found in replaced.items() if found}
+    later = said_later(seen, checkpoint, state) if reapply else []
     ops, label = edit_ops(state, replace(edits, **values))
+    require_own_calls(opened, fold(state, ops), checkpoint.thread)
+    told: dict[str, Any] = {"source": checkpoint.pk, "calls": calls}
+    if choices:
+        told["otherwise"] = len(choices)
     with transaction.atomic():
         try:
             branch = threads.fork(
@@ -241,26 +273,51 @@ def fork_run(
                 label=first_words(f"{by.name}: {label}"),
                 context=flagged or None,
                 calls=calls,
+                call_choices=choices,
                 request_key=request_key,
             )
         except (Pruned, Shredded) as gone:
             raise NotPermitted(str(gone)) from None
         locked = lock(branch.pk)
         if run and not Run.objects.for_user(by).filter(branch=locked).exists():
-            made = begin(locked, version_for(locked, agent), by=by)
-            audit.record(
-                by, "fork", obj=branch, source=checkpoint.pk, run=made.pk, calls=calls
-            )
+            for message in later:
+                _queue(locked, message, by)
+            version = version_for(locked, agent)
+            made = begin(locked, version, by=by, resume=resume, max_cost=max_cost)
+            audit.record(by, "fork", obj=branch, run=made.pk, **told)
         elif not run:
-            audit.record(by, "fork", obj=branch, source=checkpoint.pk, calls=calls)
+            audit.record(by, "fork", obj=branch, **told)
     return branch
 
 
-def retry(run: Run, *, by: Actor) -> Run:
+def _input(
+    branch: Branch, kept: Said, by: Actor, request_key: UUID | None = None
+) -> ThreadInput:
+    """A message to the branch, not yet stored."""
+    waiting = ThreadInput(
+        workspace_id=branch.workspace_id,
+        thread_id=branch.thread_id,
+        branch=branch,
+        author_id=by.user_id,
+        token_id=token_of(by),
+        request_key=request_key,
+    )
+    waiting.content = gate.seal(waiting, "content", kept)
+    return waiting
+
+
+def _queue(branch: Branch, message: str, by: Actor) -> None:
+    """Store a message for the run that is about to begin on the branch."""
+    waiting = _input(branch, _said(message), by)
+    waiting.save(force_insert=True)
+    audit.record(by, "message", obj=waiting, branch=branch.pk)
+
+
+def retry(run: Run, *, by: Actor, resume: str = "") -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
     A run that pauses is tried at once, and is given itself; so is one that needs an
-    owner: it goes on for `by`.
+    owner: it goes on for `by`. `resume` is what it goes on from (`Run.Resume`).
 
     Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
     (its code is gone) and NotPermitted.
@@ -271,6 +328,8 @@ def retry(run: Run, *, by: Actor) -> Run:
         branch = lock(run.branch_id)
         of_run = Run.objects.for_user(by).select_related("grant")
         run = of_run.select_for_update(no_key=True, of=("self",)).get(pk=run.pk)
+        if resume and (run.needs_owner or run.is_paused):
+            Run.objects.for_user(by).filter(pk=run.pk).update(resume=resume)
         if run.needs_owner:
             adopt(run, by)
             wake(run.pk)
@@ -285,7 +344,8 @@ def retry(run: Run, *, by: Actor) -> Run:
             if live.retry_of_id == run.pk:
                 return live
             raise BranchBusy("Another run is at work on this branch.")
-        again = begin(branch, version_for(branch, ""), by=by, retry_of=run)
+        version = version_for(branch, "")
+        again = begin(branch, version, by=by, retry_of=run, resume=resume)
         audit.record(by, "retry", obj=again, run=run.pk)
     return again
 
@@ -308,21 +368,8 @@ def cancel(run: Run, *, by: Actor) -> bool:
                 cancel_requested=True, interrupted=False
             )
             return True
-        _stop(held, "cancelled")
+        stop(held, "cancelled")
     return True
-
-
-def _stop(run: Run, error_class: str) -> None:
-    """End a run that no worker holds, in the open transaction that locked it."""
-    Run.objects.filter(pk=run.pk).update(
-        status=Run.Status.CANCELLED,
-        error_class=error_class,
-        finished_at=ClockTimestamp(),
-    )
-    Approval.objects.pending().filter(run=run).update(
-        status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
-    )
-    supersede_calls(run.pk)
 
 
 def _makes_way(live: Run, by: Actor) -> bool:
@@ -353,7 +400,7 @@ def _makes_way(live: Run, by: Actor) -> bool:
                 cancel_requested=True, interrupted=True
             )
             return False
-        _stop(held, "interrupted")
+        stop(held, "interrupted")
     return True
 
 
@@ -390,7 +437,7 @@ def _try_now(run: Run, *, fence: int) -> None:
         Run.objects.filter(pk=run.pk, status=Run.Status.READY).update(
             wake_at=None, rings=1, rung_at=ClockTimestamp()
         )
-    ring(run.pk, fence=fence, n=1)
+    ring(run.pk, fence=fence, n=1, on=run.queue)
 
 
 def _require_operator(by: Actor) -> None:

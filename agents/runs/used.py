@@ -10,6 +10,8 @@ from typing import Self
 from agents.models import Run
 from agents.pure.engine import Step
 
+MOST = Decimal("999999.999999")  # US dollars; what the column holds
+
 
 @dataclass(frozen=True)
 class Used:
@@ -28,7 +30,7 @@ class Used:
         meta = step.meta
         cost = self.cost
         if meta.cost is not None:
-            cost = (cost or Decimal(0)) + meta.cost
+            cost = min((cost or Decimal(0)) + meta.cost, MOST)
         return Used(
             tokens=self.tokens + (meta.tokens_in or 0) + (meta.tokens_out or 0),
             cost=cost,

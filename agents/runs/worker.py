@@ -1,4 +1,5 @@
-"""One worker process: it works off rings; the reaper and housekeeping go on beside it.
+"""One worker process: it works off rings; beside it go on the reaper, housekeeping, and
+deliveries, so that no run waits for somebody's mail server.
 
 Without Redis it takes ready runs straight from PostgreSQL, a second apart; without
 PostgreSQL it waits. Either way it says so once, and goes on when they are back.
@@ -11,8 +12,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
@@ -29,15 +30,22 @@ from django.db import (
 from redis import RedisError
 
 from agents import queue
+from agents.approvals import guards
+from agents.delivery import send
 from agents.models import Worker
-from agents.runs import reaper, roster
+from agents.pure.queues import QUEUE
+from agents.runs import looks, reaper, roster
+from agents.runs.aside import left_behind
+from agents.runs.claim import lease
 from agents.runs.housekeeping import Housekeeper
 from checkpoints.about import about
+from checkpoints.db.session import idle_at_most
 from checkpoints.failpoints import failpoint
 
 logger = logging.getLogger(__name__)
 
 SWEEP = 1.0  # seconds between two turns of the reaper, and of housekeeping
+FROZEN = 4  # leases that a transaction may say nothing, until PostgreSQL ends it
 RETRY = 1.0  # seconds until Redis or PostgreSQL is tried again
 
 Stopping = Callable[[], bool]
@@ -46,7 +54,9 @@ Stopping = Callable[[], bool]
 class Work(Protocol):
     """Takes a run as far as it goes (runs/runner.py)."""
 
-    def __call__(self, run_id: UUID, *, worker: str, stopping: Stopping) -> object: ...
+    def __call__(
+        self, run_id: UUID, *, worker: str, queue: str, stopping: Stopping
+    ) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,9 @@ class Span:
     memory: int = 1024 * roster.MB  # bytes; 0: no matter how much
 
     def is_over(self, turns: int) -> str:
-        """Why it is, after so many turns; "" while it is not."""
+        """Why it is, after so many turns; "" while it is not. Asked between two runs."""
+        if left_behind():
+            return "a call hangs"
         if self.turns and turns >= self.turns:
             return f"{turns} turns"
         if self.memory and (taken := roster.memory()) >= self.memory:
@@ -65,23 +77,25 @@ class Span:
         return ""
 
 
-def attend(name: str, work: Work, span: Span | None = None) -> None:
-    """Work until SIGTERM, SIGINT or the end of its span.
+def attend(name: str, work: Work, span: Span | None = None, *, on: str = QUEUE) -> None:
+    """Work on the queue's runs until SIGTERM, SIGINT or the end of its span.
 
     A run in hand is left between two steps when a signal comes; the span's end comes
     between two runs.
     """
-    _Worker(name, work, span or Span()).attend()
+    _Worker(name, work, span or Span(), on).attend()
 
 
 class _Worker:
-    def __init__(self, name: str, work: Work, span: Span) -> None:
+    def __init__(self, name: str, work: Work, span: Span, on: str) -> None:
         self.name = name
+        self.on = on
         self.work = work
         self.span = span
         self.stop = threading.Event()
         self.database_away = False
         self.notice = threading.Lock()
+        self.rung = threading.Event()  # for a delivery
         self.turns = 0
         self.busy_since: float | None = None  # time.monotonic()
         self.over = ""  # why its span is
@@ -93,7 +107,11 @@ class _Worker:
         # Apart from each other: a store that hangs holds up no reaper.
         beside = [
             threading.Thread(target=self._repeat, args=each, name=each[0], daemon=True)
-            for each in (("reaper", self._sweep), ("housekeeping", Housekeeper().turn))
+            for each in (
+                ("reaper", self._sweep),
+                ("housekeeping", Housekeeper().turn),
+                ("delivery", self._deliver),
+            )
         ]
         for thread in beside:
             thread.start()
@@ -101,12 +119,20 @@ class _Worker:
             try:
                 # First what became ready while nobody listened.
                 self._take_ready()
-                queue.listen(self._take, name=self.name, stopping=self.stop.is_set)
+                queue.listen(
+                    self._take,
+                    name=self.name,
+                    stopping=self.stop.is_set,
+                    on=self.on,
+                    check=self._check,
+                    deliver=lambda of: self.rung.set(),
+                )
             except (RedisError, OSError) as error:
                 queue.outage_seen(error)
             except (OperationalError, InterfaceError) as error:
                 self._database_away(error)
             self.stop.wait(RETRY)
+        self.rung.set()  # nobody rests any more
         for thread in beside:
             thread.join(SWEEP)
         how = Worker.Ending.RECYCLED if self.over else Worker.Ending.STOPPED
@@ -115,14 +141,29 @@ class _Worker:
         connections.close_all()
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
-        self.stop.set()
+        # Not from here: this thread may hold the event's lock, in `set` or `wait`.
+        threading.Thread(target=self.stop.set, name="stop").start()
 
     def _take(self, run_id: str) -> None:
+        with self._turn(), about(run=run_id, worker=self.name):
+            self.work(
+                UUID(run_id),
+                worker=self.name,
+                queue=self.on,
+                stopping=self.stop.is_set,
+            )
+
+    def _check(self, approval_id: str) -> None:
+        with self._turn(), about(approval=approval_id, worker=self.name):
+            looks.check(UUID(approval_id))
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
         close_old_connections()
         self.busy_since = time.monotonic()
         try:
-            with about(run=run_id, worker=self.name):
-                self.work(UUID(run_id), worker=self.name, stopping=self.stop.is_set)
+            with idle_at_most(lease() * FROZEN):
+                yield
             failpoint("before ack")
         finally:
             self.busy_since = None
@@ -134,16 +175,18 @@ class _Worker:
 
     def _take_ready(self) -> None:
         close_old_connections()
-        for run_id in reaper.ready():
+        due = [(self._take, run_id) for run_id in reaper.ready(self.on)]
+        late = guards.unheard(older_than=timedelta(0), on=self.on)
+        for act, pk in [*due, *((self._check, row.pk) for row in late)]:
             if self.stop.is_set():
                 return
             try:
-                self._take(str(run_id))
+                act(str(pk))
             except (OperationalError, InterfaceError):
                 raise
             except Exception:
                 # The edge of the process, where there is no queue to be it.
-                logger.exception("a run was left", extra={"ids": {"run": run_id}})
+                logger.exception("a ring was left", extra={"ids": {"row": pk}})
         self._database_back()
 
     def _repeat(self, name: str, act: Callable[[], object]) -> None:
@@ -159,11 +202,18 @@ class _Worker:
                 logger.exception("a turn of the %s thread failed", name)
             close_old_connections()
             # Apart from the other processes: any one suffices.
-            self.stop.wait(SWEEP * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
+            # A ring ends the rest of whoever delivers; the others look at the clock alone.
+            rest = self.rung if name == "delivery" else self.stop
+            rest.wait(SWEEP * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
         connections.close_all()
 
+    def _deliver(self) -> None:
+        self.rung.clear()
+        send.work_off(stopping=self.stop.is_set)
+
     def _sweep(self) -> None:
-        reaper.sweep()
+        with idle_at_most(lease() * FROZEN):
+            reaper.sweep()
         self._beat()
 
     def _beat(self) -> None:
@@ -172,7 +222,7 @@ class _Worker:
         self.beat_due = time.monotonic() + roster.BEAT
         since = self.busy_since  # the other thread's
         busy = None if since is None else timedelta(seconds=time.monotonic() - since)
-        roster.beat(self.name, roster.Sign(queue.QUEUE, self.turns, busy))
+        roster.beat(self.name, roster.Sign(self.on, self.turns, busy))
 
     def _database_away(self, error: Exception) -> None:
         with self.notice:  # said once, whichever thread sees it first

@@ -11,20 +11,30 @@ register(Agent("support", model="gpt-4o", system="…", tools=[refund]))
 from __future__ import annotations
 
 from agents.errors import ToolError
+from agents.tools.agent import Agent
 from agents.tools.context import IdempotencyKey, ToolContext
-from agents.tools.declare import Agent, Fitted, Rule, Tool, ask, never, tool
+from agents.tools.declare import ask, tool
+from agents.tools.declared import Fitted, Rule, Tool, never
+from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
 from agents.tools.limits import Limits
+from agents.tools.previews import Preview
 from agents.tools.registry import register, registry
 
 __all__ = [
     "Agent",
+    "Changed",
     "Fitted",
+    "Found",
     "IdempotencyKey",
+    "Invalid",
     "Limits",
+    "Preview",
     "Rule",
+    "Seen",
     "Tool",
     "ToolContext",
     "ToolError",
+    "Unchanged",
     "ask",
     "never",
     "register",

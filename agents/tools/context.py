@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from agents.errors import ToolError
+from agents.pure.context import CHANNEL
 from agents.tools import secrets
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops
@@ -14,11 +16,16 @@ from checkpoints.pure.codec import State, canonical, parse
 from checkpoints.pure.ops import Op, fold
 from checkpoints.pure.pointer import pointer
 
-# The transcript and the parameters are the engine's to change.
-_CLOSED = frozenset({"messages", "params", "tool_results", "environment", "_schema"})
-
+# The transcript and the parameters are the engine's to change, how a run was resumed the
+# runner's.
+_CLOSED = frozenset(
+    {"messages", "params", "tool_results", "environment", "_schema", CHANNEL}
+)
 
 LARGEST = 8 * 1024 * 1024  # bytes that one call may add; a step has room for twice that
+
+MOST_SPENT = 100_000  # US dollars, by one call
+_SMALLEST = Decimal("0.000001")
 
 Recall = Callable[[Any], Any]  # a value with what its references to blobs stand for
 
@@ -50,6 +57,7 @@ class ToolContext:
         self._recall = recall
         self._ops: list[Op] = []
         self._size = 0
+        self.cost: Decimal | None = None  # US dollars; None: nothing was said of it
 
     def get(self, channel: str, default: Any = None) -> Any:
         """A copy of a channel (`facts`, `plan`, `vars` …), with this tool's changes.
@@ -79,6 +87,33 @@ class ToolContext:
         Use it; never return or remember it. Raises SecretUnusable.
         """
         return secrets.resolve(name)
+
+    def spent(self, amount: Decimal | str | int, currency: str = "USD") -> None:
+        """Say what this call cost, in US dollars. Said several times, it adds up.
+
+        It counts for the step and the run, also where the tool then fails. Of a call
+        that is made again with its key, what the try that ended it said counts.
+        """
+        if currency != "USD":
+            raise ToolError(
+                f"Costs are counted in USD; this one was given in {currency!r}."
+            )
+        try:
+            dollars = Decimal(amount) if not isinstance(amount, float) else None
+        except (InvalidOperation, TypeError, ValueError):
+            dollars = None
+        spent = self.cost or Decimal(0)
+        if (
+            dollars is None
+            or not dollars.is_finite()
+            or not 0 <= dollars <= MOST_SPENT - spent
+        ):
+            raise ToolError(
+                f"The cost of a call is 0 to {MOST_SPENT:,} US dollars, as a Decimal, a"
+                f' text such as "0.25" or a whole number; a {type(amount).__name__} was'
+                " given that is none."
+            )
+        self.cost = spent + dollars.quantize(_SMALLEST)
 
     @property
     def ops(self) -> tuple[Op, ...]:

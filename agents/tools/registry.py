@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from django.conf import settings
+
 from agents.errors import BadDeclaration, UnknownAgent
-from agents.tools.declare import Agent, Tool
+from agents.tools.agent import Agent
+from agents.tools.declared import Tool
 
 
 class Registry:
@@ -18,6 +21,12 @@ class Registry:
         known = self._agents.get(agent.name)
         if known is not None and known is not agent:
             raise BadDeclaration(f"Two agents are called {agent.name!r}.")
+        if agent.queue not in settings.QUEUES:
+            raise BadDeclaration(
+                f"Agent {agent.name!r}: its queue {agent.queue!r} is not in QUEUES, which"
+                f" has {', '.join(settings.QUEUES)}. Without it no worker could take its"
+                " runs."
+            )
         self._agents[agent.name] = agent
         return agent
 

@@ -15,7 +15,7 @@ from pydantic_core import core_schema
 
 from agents.errors import ArgumentsDoNotFit, BadDeclaration
 from agents.tools.context import IdempotencyKey, ToolContext
-from checkpoints.pure.codec import canonical
+from checkpoints.pure.codec import canonical, check_structure
 from checkpoints.pure.pointer import pointer
 
 Schema = dict[str, Any]
@@ -36,6 +36,9 @@ class _Generator(GenerateJsonSchema):
 
 class Signature:
     """What a tool takes from the model, and what from us."""
+
+    model: type[BaseModel]
+    schema: Schema
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.injected: dict[str, str] = {}  # our kind of thing → parameter name
@@ -62,23 +65,22 @@ class Signature:
                 empty = parameter.default is inspect.Parameter.empty
                 fields[parameter.name] = (hint, ... if empty else parameter.default)
         try:
-            self.model: type[BaseModel] = create_model(
+            self.model = create_model(
                 name,
                 __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False),
                 **fields,
             )
-            schema = self.model.model_json_schema(schema_generator=_Generator)
+            self.schema = _schema_of(self.model)
         except PydanticUserError as error:
             raise BadDeclaration(f"Tool {name!r}: {error.message}") from error
-        schema.pop("title", None)
-        self.schema: Schema = {"properties": {}, **schema}
 
     def fit(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments as they are kept, and as the function takes them.
 
         They are kept as given, but that exact numbers become text. Raises
-        ArgumentsDoNotFit.
+        ArgumentsDoNotFit, and NotStorable for what is no plain JSON.
         """
+        check_structure(arguments)  # how deep it is, before anything goes down into it
         kept = exact(arguments, self.schema, self.schema)
         try:
             # As JSON, and strictly: "5" is no number and 1 is no boolean.
@@ -86,6 +88,33 @@ class Signature:
         except ValidationError as error:
             raise ArgumentsDoNotFit(_problems(error)) from None
         return kept, {name: getattr(made, name) for name in type(made).model_fields}
+
+
+class Answers(Signature):
+    """What a question takes from whoever answers it: the fields of a pydantic model."""
+
+    def __init__(self, model: Any, name: str) -> None:
+        self.injected = {}
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise BadDeclaration(
+                f"Tool {name!r}: response={model!r} is no pydantic model."
+            )
+        try:
+            self.model = create_model(
+                model.__name__, __base__=model, __cls_kwargs__={"extra": "forbid"}
+            )
+            schema = _schema_of(self.model)
+        except PydanticUserError as error:
+            raise BadDeclaration(f"Tool {name!r}: {error.message}") from error
+        if not schema["properties"]:
+            raise BadDeclaration(f"Tool {name!r}: its response has no fields.")
+        self.schema = schema
+
+
+def _schema_of(model: type[BaseModel]) -> Schema:
+    schema = model.model_json_schema(schema_generator=_Generator)
+    schema.pop("title", None)
+    return {"properties": {}, **schema}
 
 
 def exact(value: Any, schema: Schema, root: Schema) -> Any:
@@ -149,7 +178,7 @@ def _problems(error: ValidationError) -> dict[str, str]:
 
 _PLAIN_WORDS = {
     "missing": "is missing",
-    "extra_forbidden": "is not an argument of this tool",
+    "extra_forbidden": "is not a field that there is",
     "decimal_parsing": "should be a number, written as text",
     "decimal_type": "should be a number, written as text",
 }

@@ -17,6 +17,7 @@ from agents.pure.redact import redact
 
 PREFIX = "HOLDPOINT_SECRET_"
 FILE = "_FILE"
+_PREFIX = PREFIX.encode()
 SHORTEST = 8  # characters; a shorter text would be found where it is no secret
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")
@@ -65,9 +66,9 @@ _given: dict[str, str] = {}
 
 def _known() -> dict[str, str]:
     known = dict(_given)
-    for variable in os.environ:
-        if variable.startswith(PREFIX):
-            name = variable.removeprefix(PREFIX).removesuffix(FILE)
+    for raw in os.environb:
+        if raw.startswith(_PREFIX):
+            name = os.fsdecode(raw).removeprefix(PREFIX).removesuffix(FILE)
             value = _read(f"{PREFIX}{name}")
             if value is not None and len(value) >= SHORTEST:
                 known[value] = name

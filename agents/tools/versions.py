@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from agents import models
-from agents.tools.declare import Agent
+from agents.tools.agent import Agent
 from checkpoints import gate
 from checkpoints.access import Reason, unscoped
 from checkpoints.keys.hierarchy import workspace_mac

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from agents.llm import OpenAIModel
 from agents.pure.context import Request
 from agents.pure.engine import Reply, ReplyMeta
 
 SERVER = ReplyMeta(model_requested="canned", model_returned="canned", latency_ms=0)
 
 
-class Canned:
+class Canned(OpenAIModel):
     """Calls a tool as often as the last message of a person says, then is done.
 
     The message is "TOOL TIMES": "note 50".

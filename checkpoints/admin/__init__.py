@@ -23,6 +23,7 @@ from checkpoints.models import (
     CheckpointDelta,
     Deletion,
     Grant,
+    Remark,
     RetentionPolicy,
     RetentionTask,
     Segment,
@@ -124,6 +125,23 @@ class BranchAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", ("lease_until", admin.EmptyFieldListFilter)]
     list_select_related = ["thread"]
     search_fields = ["=id", "=thread__id", "=holder", "worker"]
+
+
+@admin.register(Remark)
+class RemarkAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "thread",
+        "branch",
+        "checkpoint",
+        "kind",
+        "by",
+        "created_at",
+        "removed_at",
+    ]
+    list_filter = ["workspace", "kind", "created_at"]
+    list_select_related = ["thread", "branch", "checkpoint", "by"]
+    search_fields = ["=id", "=thread__id", "by__username"]
 
 
 @admin.register(ThreadInput)

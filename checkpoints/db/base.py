@@ -9,16 +9,24 @@ with what precedes it, both are one transaction, and one round trip.
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
-from typing import Any
+import select
+from functools import cached_property, lru_cache
+from types import TracebackType
+from typing import Any, Protocol
 
+from django.db import OperationalError
 from django.db.backends.postgresql import base
+from django.db.utils import DatabaseErrorWrapper
 from psycopg import ClientCursor, sql
-from psycopg.pq import TransactionStatus
+from psycopg.errors import IdleInTransactionSessionTimeout
+from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg_pool import PoolTimeout
 
 from checkpoints.db.session import DatabaseRole, Session, current
 
 logger = logging.getLogger(__name__)
+
+RETRY_AFTER = 5  # seconds, for whoever got no connection
 
 # Roles that this connection may take, of those that exist. It cannot take its own.
 MAY_TAKE = """
@@ -54,7 +62,87 @@ class Cursor(ClientCursor[Any]):
             super().executemany(query, params_seq, **kwargs)
 
 
+class NoConnection(OperationalError):
+    """Every connection of the pool was in use for as long as one may wait.
+
+    Raised by the first thing that a request asks of the database: nothing was done yet.
+    """
+
+
+class ErrorWrapper(DatabaseErrorWrapper):
+    """Two errors of psycopg's, named for what to do about them.
+
+    PostgreSQL ended the session for its silence: a connection that is gone, like any.
+
+    psycopg calls it an InternalError, which would look like a fault of the statement's.
+    """
+
+    wrapper: Any  # Django's connection; absent from the stubs
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, IdleInTransactionSessionTimeout):
+            self.wrapper.errors_occurred = True
+            raise OperationalError(*error.args).with_traceback(trace) from error
+        if isinstance(error, PoolTimeout):
+            raise NoConnection(*error.args).with_traceback(trace) from error
+        super().__exit__(kind, error, trace)
+
+
+class Unanswered(Protocol):
+    """A statement that was sent, and whose answer was not waited for."""
+
+    def hear(self) -> None:
+        """Wait for the answer. Raises nothing of the statement's."""
+
+    def give_up(self) -> None:
+        """The connection ends before it is answered."""
+
+
 class DatabaseWrapper(base.DatabaseWrapper):
+    # A connection answers one thing after the other: whatever else it is asked waits.
+    unanswered: Unanswered | None = None
+
+    def hear(self) -> None:
+        """Wait for what was sent (`prepared.Answer`), so that something else can be."""
+        if self.unanswered is not None:
+            self.unanswered.hear()
+
+    def is_usable(self) -> bool:
+        """Asked only where something came unasked, as when the server ended the session:
+        a question to who is still there would make every run of a worker begin later."""
+        self.hear()
+        return _is_silent(self.connection) or bool(super().is_usable())
+
+    def _cursor(self, name: str | None = None) -> Any:
+        self.hear()
+        return super()._cursor(name)  # type: ignore[misc]  # private, absent from the stubs
+
+    def _set_autocommit(self, autocommit: bool) -> None:
+        self.hear()
+        super()._set_autocommit(autocommit)  # type: ignore[misc]  # as above
+
+    def _commit(self) -> None:
+        self.hear()
+        super()._commit()  # type: ignore[misc]  # as above
+
+    def _rollback(self) -> None:
+        self.hear()
+        super()._rollback()  # type: ignore[misc]  # as above
+
+    def _close(self) -> None:
+        if self.unanswered is not None:
+            self.unanswered.give_up()
+        super()._close()  # type: ignore[misc]  # as above
+
+    @cached_property
+    def wrap_database_errors(self) -> ErrorWrapper:
+        return ErrorWrapper(self)
+
     def get_connection_params(self) -> dict[str, Any]:
         return {**super().get_connection_params(), "cursor_factory": Cursor}
 
@@ -63,6 +151,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
         commit: bool = super()._configure_connection(connection)  # type: ignore[misc]  # private, absent from the stubs
         notice_roles(connection)
         return commit
+
+
+def _is_silent(connection: Any) -> bool:
+    """Whether the session is at rest and nothing is to be read of it, nor its end."""
+    protocol = connection.pgconn
+    if (
+        protocol.status != ConnStatus.OK
+        or protocol.transaction_status != TransactionStatus.IDLE
+    ):
+        return False
+    poll = select.poll()
+    poll.register(protocol.socket, select.POLLIN)
+    return not poll.poll(0)
 
 
 def notice_roles(connection: Any) -> None:
@@ -82,7 +183,7 @@ def telling(connection: Any, query: Any) -> str:
             connection.told = None
             return ""
         connection.told = session
-        return _first(session, connection.may_take)
+        return _first(session, connection.may_take, alone=connection.autocommit)
     if isinstance(query, str) and query.startswith(SAVEPOINTS):
         if query.startswith("ROLLBACK"):
             connection.told = None
@@ -94,9 +195,13 @@ def telling(connection: Any, query: Any) -> str:
 
 
 @lru_cache(maxsize=256)
-def _first(session: Session, may_take: frozenset[str]) -> str:
-    """For a transaction that begins, where nothing is set."""
+def _first(session: Session, may_take: frozenset[str], *, alone: bool) -> str:
+    """For a transaction that begins, where nothing is set; `alone`: with one statement."""
     told = {name: value for name, value in _settings(session).items() if value}
+    if session.idle and not alone:
+        told["idle_in_transaction_session_timeout"] = str(session.idle)
+    if session.as_written and alone:
+        told["join_collapse_limit"] = "1"
     if session.role.in_postgres in may_take:
         told["role"] = session.role.in_postgres
     return _select(told) if told else ""

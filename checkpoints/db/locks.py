@@ -11,6 +11,8 @@ from django.db import connection
 DUTY = 0x484F4C44  # "HOLD"
 ARCHIVE = 0x41524348  # "ARCH"
 PACK = 0x5041434B  # "PACK"
+WINDOW = 0x57494E44  # "WIND"
+FORM = 0x464F524D  # "FORM"
 
 
 @contextmanager
@@ -30,3 +32,18 @@ def alone(space: int, name: str) -> Iterator[bool]:
         yield granted
     finally:
         lock.close()  # and with it the transaction that holds the lock
+
+
+@contextmanager
+def in_turn(space: int, name: str) -> Iterator[None]:
+    """One block of this name after another, in any process. Connection as of `alone`."""
+    lock = connection.copy()
+    try:
+        lock.set_autocommit(False)
+        with lock.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [space, name]
+            )
+        yield
+    finally:
+        lock.close()

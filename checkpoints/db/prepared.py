@@ -8,16 +8,20 @@ apart. The setting PREPARED_STATEMENTS turns it off, for poolers that cannot.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 from uuid import UUID
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections
-from psycopg import pq
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
+from psycopg import generators, pq
+from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 
 from checkpoints.db.base import telling
+
+Row = tuple[str | None, ...]  # its columns, as text
 
 
 class Prepared:
@@ -39,11 +43,35 @@ class Prepared:
     def execute(self, values: Mapping[str, object]) -> psycopg.Cursor[Any]:
         """The cursor that holds the answer. Raises Django's database errors."""
         db = _ready()
-        return self._by_cursor(
-            db, self._sent(values), telling(db.connection, self._sql)
-        )
+        return self._by_cursor(db, self._sent(values), _told(db, self._sql))
 
-    def row(self, values: Mapping[str, object]) -> tuple[str | None, ...] | None:
+    def rows(self, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """Every row of the answer, each column as psycopg reads it.
+
+        As `execute(values).fetchall()`, and raises as it does; once planned, one call of
+        libpq. `values` hold no lists.
+        """
+        db = _ready()
+        connection: Any = db.connection
+        sent = self._sent(values)
+        kinds = tuple(map(type, sent))
+        told = _told(db, self._sql)
+        name = self._name(connection, kinds)
+        if told or not name or db.queries_logged or not _at_once(connection):
+            cursor = self._by_cursor(db, sent, told)
+            self._remember(connection, kinds)
+            return cursor.fetchall()
+        form = _BINARY if self._binary else _TEXT
+        with db.wrap_database_errors:
+            bound = _bound(sent, kinds)
+            result = connection.pgconn.exec_prepared(name, *bound, result_format=form)
+            if result.status != pq.ExecStatus.TUPLES_OK:
+                raise _error(connection, result)
+            reader = Transformer(connection)
+            reader.set_pgresult(result, format=form)
+            return reader.load_rows(0, result.ntuples, tuple)
+
+    def row(self, values: Mapping[str, object]) -> Row | None:
         """The answer's only row, each column as text; None where it has none.
 
         Raises Django's database errors. Once planned, this is one call of libpq: a
@@ -53,24 +81,35 @@ class Prepared:
         connection: Any = db.connection
         sent = self._sent(values)
         kinds = tuple(map(type, sent))
-        told = telling(connection, self._sql)
+        told = _told(db, self._sql)
         name = self._name(connection, kinds)
         if told or not name or db.queries_logged or not _at_once(connection):
             cursor = self._by_cursor(db, sent, told)
             self._remember(connection, kinds)
             return cursor.fetchone()
         with db.wrap_database_errors:
-            result = connection.pgconn.exec_prepared(
-                name,
-                [value.encode() if type(value) is str else value for value in sent],
-                [_BINARY if kind is bytes else _TEXT for kind in kinds],
-            )
-            if result.status != pq.ExecStatus.TUPLES_OK:
-                raise error_from_result(result, encoding="utf-8")
-        if not result.ntuples:
-            return None
-        columns = (result.get_value(0, at) for at in range(result.nfields))
-        return tuple(found and found.decode() for found in columns)
+            result = connection.pgconn.exec_prepared(name, *_bound(sent, kinds))
+            return _only_row(connection, result)
+
+    def send(self, values: Mapping[str, object]) -> Answer:
+        """As `row`, without waiting for the answer: `Answer.row` does, and raises.
+
+        Whatever else the connection is asked waits first. In a transaction, and where the
+        statement is not planned yet, its answer is there when this returns. Raises what
+        keeps it from being sent at all.
+        """
+        db = _ready()
+        connection: Any = db.connection
+        sent = self._sent(values)
+        kinds = tuple(map(type, sent))
+        name = self._name(connection, kinds)
+        alone = (
+            connection.autocommit
+            and connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        )
+        if not (name and alone) or db.queries_logged or telling(connection, self._sql):
+            return Answer(db).known(partial(self.row, values))
+        return Answer(db).sent(name, *_bound(sent, kinds))
 
     def _name(self, connection: Any, kinds: tuple[type, ...]) -> bytes | None:
         """What psycopg calls the plan in this connection; None where there is none.
@@ -126,15 +165,128 @@ class Prepared:
         cursor.execute(self._sql, sent, prepare=True, binary=self._binary)
 
 
+class Answer:
+    """What comes of a statement that was sent: known, or on its way.
+
+    To the thread whose connection it is.
+    """
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+        self._of: Any = db.connection  # which may be another one by and by
+        self._row: Row | None = None
+        self._results: list[pq.abc.PGresult] | None = None
+        self._lost: Exception | None = None
+
+    def known(self, find: Callable[[], Row | None]) -> Self:
+        """What this gives, or raises."""
+        try:
+            self._row = find()
+        except (DatabaseError, InterfaceError) as error:
+            self._lost = error
+        return self
+
+    def sent(self, name: bytes, values: list[Any], formats: list[pq.Format]) -> Self:
+        """What comes of the planned statement of this name with these values."""
+        pgconn = self._of.pgconn
+        try:
+            pgconn.send_query_prepared(name, values, formats)
+            if pgconn.flush():
+                self._of.wait(generators.send(pgconn))
+        except psycopg.Error as error:
+            self._lost = error
+        else:
+            self._db.unanswered = self
+        return self
+
+    def row(self) -> Row | None:
+        """The answer's only row, as `Prepared.row`. Waits for it, and raises."""
+        if self._db.unanswered is self:
+            self.hear()
+        with self._db.wrap_database_errors:
+            if self._lost is not None:
+                raise self._lost
+            if self._results is None:
+                return self._row
+            return _only_row(self._of, self._results[-1])
+
+    def hear(self) -> None:
+        """Wait until it is here. What went wrong is for `row` to raise."""
+        self._db.unanswered = None
+        # So it is where something else ends the waiting (Ctrl-C).
+        self._lost = psycopg.OperationalError("The answer was not waited for.")
+        try:
+            self._results = self._of.wait(generators.fetch_many(self._of.pgconn))
+        except psycopg.Error as error:
+            self._lost = error
+        else:
+            self._lost = None
+
+    def give_up(self) -> None:
+        """The connection is being closed: nobody learns what came of it."""
+        self._db.unanswered = None
+        self._lost = psycopg.OperationalError(
+            "The connection was closed before the statement was answered."
+        )
+
+
+def _bound(
+    sent: Sequence[object], kinds: Sequence[type]
+) -> tuple[list[Any], list[pq.Format]]:
+    """Values and their formats, as libpq takes them."""
+    return (
+        [value.encode() if type(value) is str else value for value in sent],
+        [_BINARY if kind is bytes else _TEXT for kind in kinds],
+    )
+
+
+def _only_row(connection: Any, result: pq.abc.PGresult) -> Row | None:
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise _error(connection, result)
+    if not result.ntuples:
+        return None
+    columns = (result.get_value(0, at) for at in range(result.nfields))
+    return tuple(None if found is None else found.decode() for found in columns)
+
+
 def _ready() -> Any:
     """Django's connection of this thread, fit for a statement."""
     # Not `connection`, which looks up the thread's anew at each attribute.
-    db = connections[DEFAULT_DB_ALIAS]
+    db: Any = connections[DEFAULT_DB_ALIAS]
+    db.hear()
     db.close_if_health_check_failed()
     if db.connection is None:
         db.ensure_connection()
     db.validate_no_broken_transaction()
     return db
+
+
+def _told(db: Any, sql: str) -> str:
+    """What has to be sent with this statement; "" where its transaction knows.
+
+    One that is not the statement's own begins here, with what it is told: sent in a
+    pipeline, it would end in a Flush, after which PostgreSQL does not count for how long
+    the transaction says nothing (`session.idle_at_most`).
+    """
+    connection = db.connection
+    told = telling(connection, sql)
+    begins = connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+    if not told or not begins or connection.autocommit:
+        return told
+    with db.wrap_database_errors:
+        begin: bytes = connection._get_tx_start_command()
+        result = connection.pgconn.exec_(begin + b"; " + told.encode())
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise _error(connection, result)
+    return ""
+
+
+def _error(connection: Any, result: pq.abc.PGresult) -> psycopg.Error:
+    """What psycopg's cursors raise: of a connection that went away, OperationalError."""
+    error = error_from_result(result, encoding="utf-8")
+    if connection.pgconn.status == pq.ConnStatus.BAD:
+        return psycopg.OperationalError(str(error))
+    return error
 
 
 def _at_once(connection: Any) -> bool:

@@ -24,6 +24,8 @@ from django.db.models import F, prefetch_related_objects
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
+from checkpoints.compiled import Compiled
+from checkpoints.db import rows
 from checkpoints.db.prepared import Prepared
 from checkpoints.errors import (
     CheckpointsError,
@@ -98,10 +100,11 @@ def thread_keys(thread_id: UUID) -> ThreadKeys:
     """
     if (known := _threads.get(thread_id)) is not None:
         return known
-    newest = {
-        row.purpose: row
-        for row in _rows().filter(thread_id=thread_id).order_by("version")
-    }
+    newest: dict[str, DataKey] = {}
+    for values in _OF_A_THREAD.execute({"thread": thread_id}).fetchall():
+        row, key = rows.each(values, DataKey, WorkspaceKey)
+        row.workspace_key = key
+        newest[row.purpose] = row
     if not newest.keys() >= set(_OF_THREAD):
         raise UnknownKey(f"Thread {thread_id} has no keys.")
     data, mac = (newest[purpose] for purpose in _OF_THREAD)
@@ -157,7 +160,9 @@ def each_data_key(
     wanted = set(ids)
     if not wanted:
         return {}
-    rows = {row.pk: row for row in _rows().filter(pk__in=wanted)}
+    of_one = len(wanted) == 1  # as on most pages: that statement is written once
+    found = _ONE.rows(None, pk=next(iter(wanted))) if of_one else _of(wanted)
+    rows = {row.pk: row for row in found}
     # Who destroyed them, of however many: an error names the person.
     prefetch_related_objects(
         [row for row in rows.values() if row.destroyed_by_id], "destroyed_by"
@@ -294,11 +299,25 @@ def _usable(
         return error
 
 
+_OF_A_THREAD = Prepared(f"""
+SELECT {rows.columns(DataKey, "mine")}, {rows.columns(WorkspaceKey, "its")}
+FROM {DataKey._meta.db_table} mine
+JOIN {WorkspaceKey._meta.db_table} its ON its.id = mine.workspace_key_id
+WHERE mine.thread_id = %(thread)s
+ORDER BY mine.version
+""")  # noqa: S608  # our own names; values are parameters
 _NEWEST = Prepared(f"""
 SELECT id, destroyed_at IS NULL AND wrapped IS NOT NULL FROM {DataKey._meta.db_table}
 WHERE thread_id = %(thread)s AND purpose = '{_Purpose.DATA}'
 ORDER BY version DESC LIMIT 1
 """)  # noqa: S608  # our own names; values are parameters
+
+
+def _of(ids: Iterable[UUID]) -> ScopedQuerySet[DataKey]:
+    return _rows().filter(pk__in=ids)
+
+
+_ONE = Compiled(lambda _, pk: _of([pk]))
 
 
 def _rows() -> ScopedQuerySet[DataKey]:

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from checkpoints.errors import DecryptionError, UnknownKey
+from checkpoints.errors import UnknownKey
 from checkpoints.keys.providers import KEK_LENGTH, Plain, Wrapped
 from checkpoints.pure import envelope
 from checkpoints.pure.envelope import KEY_BYTES, Content, DataKey
@@ -58,9 +58,9 @@ class Keyring:
 
     def _unwrap(self, item: Wrapped) -> bytes:
         key = self._key(item.kek)
-        if envelope.content(item.key) is not Content.KEY:
-            raise DecryptionError
-        return envelope.open_sealed(item.key, key=key, context=item.context)
+        return envelope.open_sealed(
+            item.key, key=key, context=item.context, content=Content.KEY
+        )
 
     def _key(self, kek: str) -> DataKey:
         try:

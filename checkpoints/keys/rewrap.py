@@ -1,9 +1,10 @@
 """Wrap keys anew, while everything goes on: no record that they sealed is touched.
 
 A batch is unwrapped, wrapped, opened again to see that it is the same, and then replaces
-what it was made from, if that is still there: two that do this at once, or one that was
-killed and is run again, only find less to do. What is done and what is left is in the
-rows. A key that does not open is named and passed over; it hinders no other.
+what it was made from, if that is still there, in one statement; while PostgreSQL is busy
+with it, the next batch of workspace keys is wrapped. Two that do this at once, or
+one that was killed and is run again, only find less to do. What is done and what is left
+is in the rows. A key that does not open is named and passed over; it hinders no other.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from django.db import connection, transaction
 
 from checkpoints import audit
 from checkpoints.access import Reason, ScopedQuerySet
+from checkpoints.db import arrays
+from checkpoints.db.prepared import Answer, Prepared
 from checkpoints.errors import CheckpointsError, DecryptionError, UnknownKey
 from checkpoints.failpoints import failpoint
-from checkpoints.ids import short
+from checkpoints.ids import short, uuid7
 from checkpoints.keys import material
 from checkpoints.keys.providers import Wrapped, provider
 from checkpoints.models import DataKey, WorkspaceKey
@@ -72,16 +75,26 @@ def rewrap(
     rows = outdated(kek_from)
     tally = Tally(due=rows.count())
     progress(0, tally.due)
-    columns = rows.only("workspace_id", "version", "kek", "wrapped")
-    for page in _pages(columns, batch or provider().batch):
+    pages = _pages(
+        rows.only("workspace_id", "version", "kek", "wrapped"),
+        batch or provider().batch,
+    )
+    page = next(pages, None)
+    before: Answer | None = None
+    while page is not None:
+        # Meanwhile PostgreSQL writes the page before.
         opened = _workspace_secrets(page, tally)
-        if opened:
-            wrapped = _wrapped(opened)
-            tally.done += (
-                len(wrapped)
-                if dry_run
-                else _replace_workspace_keys(wrapped, via, actor_id)
-            )
+        wrapped = _wrapped(opened) if opened else []
+        tally.done += _replaced(before)
+        page = next(pages, None)
+        before = None
+        if dry_run:
+            tally.done += len(wrapped)
+        elif wrapped:
+            before = _replace_workspace_keys(wrapped, via, actor_id)
+        progress(tally.done, tally.due)
+    if before is not None:
+        tally.done += _replaced(before)
         progress(tally.done, tally.due)
     return tally
 
@@ -177,30 +190,34 @@ def _wrapped(
 
 def _replace_workspace_keys(
     wrapped: Sequence[tuple[WorkspaceKey, Wrapped]], via: str, actor_id: int | None
-) -> int:
+) -> Answer:
+    """Sent, and not waited for."""
     failpoint("before rewrap")
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                _REPLACE_WORKSPACE_KEYS,
-                {
-                    "ids": [row.pk for row, _ in wrapped],
-                    "before": [bytes(row.wrapped) for row, _ in wrapped],
-                    "keks": [new.kek for _, new in wrapped],
-                    "wrapped": [new.key for _, new in wrapped],
-                },
-            )
-            replaced = {row_id for (row_id,) in cursor.fetchall()}
-        audit.record_each(
-            "key_rewrap",
-            [row for row, _ in wrapped if row.pk in replaced],
-            via=via,
-            actor_id=actor_id,
-            kek=wrapped[0][1].kek,
-        )
-        failpoint("during rewrap")
+    return _REPLACE_WORKSPACE_KEYS.send(
+        {
+            "ids": arrays.uuids(row.pk for row, _ in wrapped),
+            "before": arrays.byteas(row.wrapped for row, _ in wrapped),
+            "keks": arrays.texts(new.kek for _, new in wrapped),
+            "wrapped": arrays.byteas(new.key for _, new in wrapped),
+            "events": arrays.uuids(uuid7() for _ in wrapped),
+            **audit.record_beside(
+                "key_rewrap",
+                WorkspaceKey,
+                via=via,
+                actor_id=actor_id,
+                kek=wrapped[0][1].kek,
+            ),
+        }
+    )
+
+
+def _replaced(sent: Answer | None) -> int:
+    """How many keys the statement replaced, once it has."""
+    if sent is None:
+        return 0
+    row = sent.row()
     failpoint("after rewrap")
-    return len(replaced)
+    return int(row[0] or 0) if row else 0
 
 
 def _under(row: DataKey, key: envelope.DataKey, tally: Tally) -> bytes | None:
@@ -240,22 +257,28 @@ def _replace_data_keys(
 
 # Each statement locks its rows in one order, so that two at once do not lock each other
 # out; the second finds other bytes than those that it read, and leaves them.
-_REPLACE_WORKSPACE_KEYS = f"""
+# What is replaced is recorded with it.
+_REPLACE_WORKSPACE_KEYS = Prepared(f"""
 WITH due AS (
-    SELECT k.id, n.kek, n.wrapped
+    SELECT k.id, n.kek, n.wrapped, n.event
     FROM {WorkspaceKey._meta.db_table} k
     JOIN unnest(%(ids)s::uuid[], %(before)s::bytea[], %(keks)s::text[],
-                %(wrapped)s::bytea[]) AS n(id, before, kek, wrapped)
+                %(wrapped)s::bytea[], %(events)s::uuid[])
+      AS n(id, before, kek, wrapped, event)
       ON n.id = k.id AND n.before = k.wrapped
     ORDER BY k.id
     FOR NO KEY UPDATE OF k
+), replaced AS (
+    UPDATE {WorkspaceKey._meta.db_table} k
+    SET kek = due.kek, wrapped = due.wrapped, rewrapped_at = clock_timestamp()
+    FROM due
+    WHERE k.id = due.id
+    RETURNING k.id, k.workspace_id, due.event
+), recorded AS (
+    {audit.BESIDE} replaced AS n
 )
-UPDATE {WorkspaceKey._meta.db_table} k
-SET kek = due.kek, wrapped = due.wrapped, rewrapped_at = clock_timestamp()
-FROM due
-WHERE k.id = due.id
-RETURNING k.id
-"""  # noqa: S608  # our own names; values are parameters
+SELECT count(*)::text FROM replaced
+""")  # noqa: S608  # our own names; values are parameters
 
 _REPLACE_DATA_KEYS = f"""
 WITH due AS (

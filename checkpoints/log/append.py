@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, InterfaceError, transaction
 
 from checkpoints import blobs
 from checkpoints.access import Reason
-from checkpoints.db.prepared import Prepared
+from checkpoints.db.prepared import Answer, Prepared, Row
 from checkpoints.errors import Fenced, NotStorable
 from checkpoints.ids import short
 from checkpoints.keys import hierarchy
@@ -37,11 +37,13 @@ from checkpoints.pure.ops import Op
 __all__ = [
     "Beside",
     "NewStep",
+    "Sent",
     "Statement",
     "StepMeta",
     "Writer",
     "commit",
     "committed",
+    "prepare",
     "writer",
 ]
 
@@ -62,14 +64,20 @@ class Writer:
     # What the last commit stored: the step's operations, with references for what is
     # kept as blobs. Folding these, not those that were given, makes the state.
     stored: Sequence[Op] = field(default=(), repr=False)
-    told: tuple[str | None, ...] = ()  # what its statement told: see `Statement`
+    told: Row = ()  # what its statement told: see `Statement`
 
 
-def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
+def writer(
+    branch: Branch,
+    *,
+    lease: timedelta | None = None,
+    schema_version: int | None = None,
+) -> Writer:
     """A writer that goes on from this row of the branch, under the fence it shows.
 
     A run reads the row after it took the branch. Nobody else needs a lease: a commit
-    refuses whoever lost the race for the head.
+    refuses whoever lost the race for the head. `schema_version`: of the state at the head,
+    where it is known.
     """
     return Writer(
         workspace_id=branch.workspace_id,
@@ -80,7 +88,7 @@ def writer(branch: Branch, *, lease: timedelta | None = None) -> Writer:
         step=branch.head_step,
         mac=bytes(branch.head_mac) or chain.START,
         lease=lease,
-        schema_version=_schema_version(branch.head_id),
+        schema_version=schema_version or _schema_version(branch.head_id),
     )
 
 
@@ -90,7 +98,7 @@ class Statement:
     `beside` are further parts of its WITH, each with a comma before it. They have to
     write only where `moved` has its row: else another holder has the branch. `tells` are
     columns of text for `Writer.told`. Values are named, as in `Prepared`; the names of
-    the step's own are in `_write`.
+    the step's own are in `_made`.
     """
 
     def __init__(self, beside: str = "", tells: Sequence[str] = ("'stored'",)) -> None:
@@ -98,9 +106,13 @@ class Statement:
             f"{_COMMIT}{beside} SELECT {', '.join(tells)} FROM moved"  # noqa: S608  # as _COMMIT
         )
 
-    def execute(self, values: Mapping[str, object]) -> tuple[str | None, ...] | None:
+    def execute(self, values: Mapping[str, object]) -> Row | None:
         """None: the branch has another holder, or another head. Nothing was written."""
         return self._prepared.row(values)
+
+    def send(self, values: Mapping[str, object]) -> Answer:
+        """As `execute`; the answer is waited for where it is asked for (`Prepared.send`)."""
+        return self._prepared.send(values)
 
 
 class Beside(NamedTuple):
@@ -108,6 +120,60 @@ class Beside(NamedTuple):
 
     statement: Statement
     values: Mapping[str, object]
+
+
+class Sent:
+    """A step that PostgreSQL is told of, by `go` or `arrived`, which says whether it is
+    stored."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        changed: Mapping[str, object],
+        statement: Statement,
+        values: Mapping[str, object],
+    ) -> None:
+        """`changed`: what the writer for the next step knows otherwise."""
+        self._writer = writer
+        self._changed = changed
+        self._statement = statement
+        self._values = values
+        self._answer: Answer | None = None
+
+    @property
+    def after(self) -> Writer:
+        """The writer for the next step, if this one is stored: to prepare that with."""
+        return self._following(())
+
+    def arrived(self) -> Writer:
+        """Wait for the answer: the writer for the next step. Once more, where the answer
+        was lost: send it anew. Raises Fenced, and the connection's errors."""
+        try:
+            if self._answer is None:
+                told = self._statement.execute(self._values)
+            else:
+                told = self._answer.row()
+        except (DatabaseError, InterfaceError):
+            self._answer = None
+            raise
+        at = self._writer
+        if told is None:
+            raise Fenced(
+                f"Branch {short(at.branch_id)} has another holder, or a head other"
+                f" than step {at.step}: step {at.step + 1} was not stored."
+            )
+        return self._following(told)
+
+    def _following(self, told: Row) -> Writer:
+        # A frozen class's own way takes five times as long.
+        after = Writer.__new__(Writer)
+        vars(after).update(vars(self._writer), **self._changed, told=told)
+        return after
+
+    def go(self) -> Self:
+        """Send it, without waiting."""
+        self._answer = self._statement.send(self._values)
+        return self
 
 
 def commit(
@@ -128,12 +194,31 @@ def commit(
     """
     plain = _plain(step)
     if plain is not None and not refs.may_hold_large(plain, settings.BLOB_BYTES):
-        return _write(writer, step, plain, beside)
+        return _made(writer, step, plain, beside).arrived()
     thread = Thread(pk=writer.thread_id, workspace_id=writer.workspace_id)
     with transaction.atomic():  # blobs' rows go with the step, or not at all
         ops, put_away = blobs.offload(thread, step.ops)
         step = replace(step, ops=ops, blobs=put_away)
-        return _write(writer, step, step.plain(), beside)
+        return _made(writer, step, step.plain(), beside).arrived()
+
+
+def prepare(
+    writer: Writer,
+    step: NewStep,
+    *,
+    beside: Callable[[Sequence[Op]], Beside] | None = None,
+) -> Sent | None:
+    """The step, chained and sealed, and not sent: `Sent.go` does, and its answer can wait.
+
+    Until the answer is there, nothing that cannot be undone may follow from the step.
+    `writer` may be that of a step that is itself on its way (`Sent.after`): if that one
+    is not stored, neither can this one be. None, and nothing was done, where a large value
+    has to be put away: that takes a transaction, which `commit` makes.
+    """
+    plain = _plain(step)
+    if plain is None or refs.may_hold_large(plain, settings.BLOB_BYTES):
+        return None
+    return _made(writer, step, plain, beside)
 
 
 def _plain(step: NewStep) -> bytes | None:
@@ -144,12 +229,13 @@ def _plain(step: NewStep) -> bytes | None:
         return None
 
 
-def _write(
+def _made(
     writer: Writer,
     step: NewStep,
     plain: bytes,
     beside: Callable[[Sequence[Op]], Beside] | None,
-) -> Writer:
+) -> Sent:
+    """The step, chained and sealed, not sent yet."""
     keys = hierarchy.thread_keys(writer.thread_id)
     number = writer.step + 1
     schema_version = step.schema_version or writer.schema_version
@@ -183,21 +269,14 @@ def _write(
     if beside is not None:
         statement, more = beside(step.ops)
         values.update(more)
-    told = statement.execute(values)
-    if told is None:
-        raise Fenced(
-            f"Branch {short(writer.branch_id)} has another holder, or a head other"
-            f" than step {writer.step}: step {number} was not stored."
-        )
-    return replace(
-        writer,
-        head=step.id,
-        step=number,
-        mac=mac,
-        schema_version=schema_version,
-        stored=step.ops,
-        told=told,
-    )
+    changed = {
+        "head": step.id,
+        "step": number,
+        "mac": mac,
+        "schema_version": schema_version,
+        "stored": step.ops,
+    }
+    return Sent(writer, changed, statement, values)
 
 
 def committed(writer: Writer, checkpoint_id: UUID) -> bool:

@@ -2,64 +2,31 @@
 
 Everything is read in one statement (`line`) and shown to be what was written
 (`verified`). `state` is the hot path: it opens segments and what is not packed yet, and
-asks for no row of a packed step. `read` gets every step's row too, and verifies each
-link. `history` opens nothing.
+asks for no row of a packed step; nor does `operations`, for who looks for one thing in
+all steps. `read` gets every step's row too, and verifies each link; `around` those of
+some steps, as a page shows. `history` opens nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain as chained
+from operator import itemgetter
 from uuid import UUID
 
-from checkpoints.errors import StepNotFound
 from checkpoints.gate import Pass
 from checkpoints.log import content, line, verified
+from checkpoints.log.history import Around, History
 from checkpoints.log.record import StepRecord, StepRow, step_record
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
-from checkpoints.pure.ops import fold
+from checkpoints.pure.ops import Op, fold
 
-__all__ = ["History", "StepRecord", "StepRow"]
+__all__ = ["History", "Operations", "StepRecord", "StepRow"]
 
 PAGE = 50  # steps of a history
-
-
-class History:
-    """The steps of a branch from the thread's start, through forks, to a step."""
-
-    def __init__(self, records: list[StepRecord]) -> None:
-        """`records` in step order, without a gap, beginning with step 0."""
-        self.records = records
-
-    def __repr__(self) -> str:
-        return f"History({len(self.records)} steps)"
-
-    def record(self, step: int) -> StepRecord:
-        """Raises StepNotFound."""
-        if not 0 <= step < len(self.records):
-            raise StepNotFound(f"There is no step {step} here.")
-        return self.records[step]
-
-    def state_at(self, step: int) -> State:
-        """The state after this step; not to be changed. Raises StepNotFound."""
-        return self.states(step)[0]
-
-    def states(self, *steps: int) -> list[State]:
-        """The states after these steps, in the order given, folding each step once.
-
-        They share what stayed the same: change none of them. Raises StepNotFound.
-        """
-        found: dict[int, State] = {}
-        state: State = {}
-        reached = 0
-        for step in sorted(set(steps)):
-            self.record(step)
-            passed = self.records[reached : step + 1]
-            state = fold(state, chained.from_iterable(record.ops for record in passed))
-            found[step] = state
-            reached = step + 1
-        return [found[step] for step in steps]
+_OPS = itemgetter("ops")  # of a step's text
 
 
 @dataclass(frozen=True)
@@ -78,6 +45,37 @@ class Opened:
         return found
 
 
+@dataclass(frozen=True)
+class Operations:
+    """What every step of a branch did, from step 0 on, without the steps' rows."""
+
+    _contents: verified.Contents = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self._contents.texts)
+
+    def records(self) -> Iterator[tuple[int, list[Op]]]:
+        """(step, operations), in order."""
+        return ((step, text["ops"]) for step, text in enumerate(self._contents.texts))
+
+    def label(self, step: int) -> str:
+        label: str = self._contents.texts[step]["label"]
+        return label
+
+    def checkpoint(self, step: int) -> UUID:
+        return self._contents.checkpoint(step)
+
+
+def operations(
+    pass_: Pass, branch: Branch, *, to_step: int | None = None
+) -> Operations:
+    """What the steps of the branch did, up to `to_step` (its head). Raises as `read`.
+
+    Rows of packed steps are not asked for: 10,000 steps take as long as their state.
+    """
+    return Operations(_contents(pass_, branch, to_step=to_step, rows_from=None))
+
+
 def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     """The branch's history up to `to_step` (its head, when None), in one statement.
 
@@ -92,10 +90,39 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     )
 
 
-def open_at(pass_: Pass, branch: Branch, *, step: int | None = None) -> Opened:
-    """The branch after this step (its head, when None). Raises as `read` does."""
-    found = _contents(pass_, branch, to_step=step, rows_from=None)
-    ops = chained.from_iterable(text["ops"] for text in found.texts)
+def around(pass_: Pass, branch: Branch, *, first: int, last: int | None) -> History:
+    """As `read`, with the rows of steps `first` to `last` (the head, when None) alone.
+
+    Of the others the operations are known, and that they follow one another; their rows
+    are read and verified, all together, once one of them is asked for.
+    """
+    found = _contents(
+        pass_, branch, to_step=None, rows_from=max(0, first - 1), rows_to=last
+    )
+    head = len(found.texts) - 1
+    near = range(max(0, first), min(head, head if last is None else last) + 1)
+    return Around(found, near, lambda: read(pass_, branch, to_step=head).records)
+
+
+def records(pass_: Pass, branch: Branch, *, first: int, last: int) -> list[StepRecord]:
+    """As `read`, of steps `first` to `last` only: rows are fetched for no others."""
+    # The row before the first one has the MAC that the first one follows.
+    found = _contents(pass_, branch, to_step=last, rows_from=max(0, first - 1))
+    return [
+        step_record(found.rows[step], found.texts[step])
+        for step in range(first, last + 1)
+    ]
+
+
+def open_at(
+    pass_: Pass, branch: Branch, *, step: int | None = None, asked: bool = False
+) -> Opened:
+    """The branch after this step (its head, when None). Raises as `read` does.
+
+    `asked`: the pass has just been given, so whether it holds is not asked once more.
+    """
+    found = _contents(pass_, branch, to_step=step, rows_from=None, asked=asked)
+    ops = chained.from_iterable(map(_OPS, found.texts))
     return Opened(len(found.texts) - 1, fold({}, ops), found)
 
 
@@ -140,7 +167,7 @@ def history_states(
         return []
     # The row before the first one has the MAC that the first one follows.
     found = _contents(pass_, branch, to_step=end - 1, rows_from=max(0, first - 1))
-    state = fold({}, chained.from_iterable(text["ops"] for text in found.texts[:first]))
+    state = fold({}, chained.from_iterable(map(_OPS, found.texts[:first])))
     states = []
     for step in range(first, end):
         state = fold(state, found.texts[step]["ops"])
@@ -150,11 +177,18 @@ def history_states(
 
 
 def _contents(
-    pass_: Pass, branch: Branch, *, to_step: int | None, rows_from: int | None
+    pass_: Pass,
+    branch: Branch,
+    *,
+    to_step: int | None,
+    rows_from: int | None,
+    rows_to: int | None = None,
+    asked: bool = False,
 ) -> verified.Contents:
     pass_.require_thread(branch.thread_id)
-    pass_.require_right()
-    found = line.fetch(branch, to_step=to_step, rows_from=rows_from)
+    if not asked:
+        pass_.require_right()
+    found = line.fetch(branch, to_step=to_step, rows_from=rows_from, rows_to=rows_to)
     if not found.has_content:
         content.require(branch.thread_id)
-    return verified.contents(found, rows_from=rows_from)
+    return verified.contents(found, rows_from=rows_from, rows_to=rows_to)

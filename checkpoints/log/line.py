@@ -67,21 +67,29 @@ class Line:
         )
 
 
-def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line:
+def fetch(
+    branch: Branch,
+    *,
+    to_step: int | None,
+    rows_from: int | None,
+    rows_to: int | None = None,
+) -> Line:
     """The line of the branch up to `to_step` (its head, when None).
 
-    Every step that has a delta comes with its row; from step `rows_from` on, so do the
-    packed ones. Raises StepNotFound when the branch has no such step.
+    Every step that has a delta comes with its row; so do the packed ones from step
+    `rows_from` on, up to `rows_to` (all, when None). Raises StepNotFound when the branch
+    has no such step.
     """
     statement = _FETCH if rows_from is None else _FETCH_ROWS
-    found = statement.execute(
+    found = statement.rows(
         {
             "branch": branch.pk,
             "thread": branch.thread_id,
             "to_step": to_step,
             "rows_from": rows_from,
+            "rows_to": rows_to,
         }
-    ).fetchall()
+    )
     parts, segments, steps = [], [], []
     for what, until, alive, record, *columns in found:
         if what == _STEP:
@@ -134,7 +142,7 @@ def fetch(branch: Branch, *, to_step: int | None, rows_from: int | None) -> Line
 
 def rows(branch: Branch, *, first: int, last: int | None) -> list[StepRow]:
     """The rows of these steps of the branch's line, in step order; no content."""
-    found = _ROWS.execute(
+    found = _ROWS.rows(
         {
             "branch": branch.pk,
             "thread": branch.thread_id,
@@ -142,7 +150,7 @@ def rows(branch: Branch, *, first: int, last: int | None) -> list[StepRow]:
             "first": first,
         }
     )
-    return [step_row(row) for row in found.fetchall()]
+    return [step_row(row) for row in found]
 
 
 _STEP, _SEGMENT, _PART = range(3)
@@ -193,7 +201,7 @@ JOIN {Checkpoint._meta.db_table} c ON c.id = d.checkpoint_id
 _PACKED_ROWS = f"""
 {_select(_STEP, alive="true", record="NULL", **_STEP_COLUMNS)}
 FROM line JOIN {Checkpoint._meta.db_table} c {_OWN_STEPS}
-WHERE c.step >= %(rows_from)s
+WHERE c.step >= %(rows_from)s AND c.step <= coalesce(%(rows_to)s::int, c.step)
   AND NOT EXISTS (
     SELECT FROM {CheckpointDelta._meta.db_table} d WHERE d.checkpoint_id = c.id
   )

@@ -33,7 +33,7 @@ from checkpoints.models import (
     Thread,
     ThreadInput,
 )
-from checkpoints.models.fields import NextPosition, SealedField
+from checkpoints.models.fields import BlindIndexField, NextPosition, SealedField
 from checkpoints.pure.archived import Row
 
 BATCH, LARGE_BATCH = 500, 20  # rows in memory at a time; of content, which is larger
@@ -70,13 +70,15 @@ def models_of_threads() -> tuple[type[Model], ...]:
 
 @cache
 def content_columns(model: type[Model]) -> tuple[str, ...]:
-    """The sealed columns that are emptied when a thread's content goes."""
+    """The columns that are emptied when a thread's content goes: what is sealed, unless
+    it is kept, and what is derived from it."""
     if model in CONTENT_ROWS:
         return ()
     return tuple(
         column.attname
         for column in model._meta.concrete_fields
-        if isinstance(column, SealedField) and not column.kept
+        if isinstance(column, BlindIndexField)
+        or (isinstance(column, SealedField) and not column.kept)
     )
 
 

@@ -119,6 +119,14 @@ def most_steps(workspace_id: UUID, agent: str) -> int | None:
     return caps.get(agent, caps.get(""))
 
 
+# The same, for a statement that knows a workspace `here` and an `agent`.
+MOST_STEPS = f"""(
+    SELECT max_steps FROM {RetentionPolicy._meta.db_table} policy
+    WHERE policy.workspace_id = here.id AND policy.agent IN ('', agent.name)
+    ORDER BY policy.agent DESC LIMIT 1
+)"""  # noqa: S608  # our own names
+
+
 def expired(rule: Rule, work: Work) -> QuerySet[Any, Any]:
     """Threads whose time is over by this rule, oldest first; also those that are kept.
 

@@ -64,6 +64,7 @@ class StepMeta:
 
 
 META_COLUMNS = tuple(column.name for column in fields(StepMeta))
+_NOTHING_KNOWN = StepMeta()  # one for all: to make it takes a twentieth of a step
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class NewStep:
     kind: str
     ops: Sequence[Op] = field(repr=False)
     label: str = field(repr=False)
-    meta: StepMeta = field(default_factory=StepMeta)
+    meta: StepMeta = _NOTHING_KNOWN
     context: dict[str, Any] | None = field(default=None, repr=False)
     schema_version: int | None = None  # of the state after it; None: as before it
     blobs: Sequence[UUID] = ()  # that values of its own were put away as
@@ -141,7 +142,10 @@ def metadata(id: UUID, kind: str, schema_version: int, meta: object) -> bytes:
     Raises NotStorable.
     """
     covered = (id, str(kind), schema_version, *_columns(meta))
-    values = dict(zip(_SORTED, _sort(covered), strict=True))
+    return _canonical(dict(zip(_SORTED, _sort(covered), strict=True)))
+
+
+def _canonical(values: dict[str, Any]) -> bytes:
     if all(map(_is_plain, (values["temperature"], values["top_p"]))):
         try:
             # Flat and sorted already: the bytes are `codec.canonical`'s, ten times as
@@ -162,7 +166,8 @@ def link(
         branch=row.branch_id,
         step=row.step,
         parent=parent,
-        metadata=metadata(row.id, row.kind, row.schema_version, row),
+        # As `metadata()`, of a row that has all of it.
+        metadata=_canonical(dict(zip(_SORTED, _of_row(row), strict=True))),
         operations=plain,
     )
 
@@ -170,6 +175,7 @@ def link(
 _NAMES = ("id", "kind", "schema_version", *META_COLUMNS)
 _SORTED = sorted(_NAMES)
 _columns = operator.attrgetter(*META_COLUMNS)
+_of_row = operator.attrgetter(*_SORTED)
 _sort = operator.itemgetter(*map(_NAMES.index, _SORTED))
 
 

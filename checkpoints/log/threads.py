@@ -49,6 +49,14 @@ def create_thread(
     NotStorable, and NotPermitted when someone else used the key.
     """
     codec.check(state)  # says where in the state, not in its step
+    beginning = NewStep(
+        kind=kind,
+        ops=[operations.reset(state)],
+        label=label,
+        meta=StepMeta(actor_id=actor_id),
+        schema_version=schema.version(state),
+        context=context,
+    )
     thread = Thread(
         workspace=workspace,
         owner_id=owner_id,
@@ -60,23 +68,7 @@ def create_thread(
     )
     branch = Branch(workspace=workspace, thread=thread, created_by_id=owner_id)
     try:
-        with transaction.atomic():
-            hierarchy.create_thread_keys(thread)
-            thread.title = gate.seal(thread, "title", title)
-            thread.save(force_insert=True)
-            branch.name = gate.seal(branch, "name", MAIN)
-            branch.save(force_insert=True)
-            _append(
-                branch,
-                NewStep(
-                    kind=kind,
-                    ops=[operations.reset(state)],
-                    label=label,
-                    meta=StepMeta(actor_id=actor_id),
-                    schema_version=schema.version(state),
-                    context=context,
-                ),
-            )
+        begin_thread(branch, title=title, name=MAIN, first=beginning)
     except IntegrityError:
         # Either the same form, sent twice, or a mistake, which stays one.
         first = _made_by_request(
@@ -90,6 +82,21 @@ def create_thread(
     return _reread(branch)
 
 
+def begin_thread(branch: Branch, *, title: str, name: str, first: NewStep) -> None:
+    """Store a thread that is not there yet, its keys, its first branch and step 0.
+
+    Raises NotStorable, and IntegrityError where one of the thread's keys is taken.
+    """
+    thread = branch.thread
+    with transaction.atomic():
+        hierarchy.create_thread_keys(thread)
+        thread.title = gate.seal(thread, "title", title)
+        thread.save(force_insert=True)
+        branch.name = gate.seal(branch, "name", name)
+        branch.save(force_insert=True)
+        _append(branch, first)
+
+
 def fork(
     source: Checkpoint,
     *,
@@ -99,7 +106,9 @@ def fork(
     label: str = "",
     context: dict[str, Any] | None = None,
     calls: str = Branch.Calls.RECORDED,
+    call_choices: dict[str, str] | None = None,
     request_key: UUID | None = None,
+    namespace: str = "",
 ) -> Branch:
     """A new branch that goes on from `source`, whose thread and branch stay untouched.
 
@@ -118,7 +127,9 @@ def fork(
         head_step=source.step,
         head_mac=bytes(source.state_mac),
         calls=calls,
+        call_choices=call_choices,
         request_key=request_key,
+        namespace=namespace,
         created_by_id=by_id,
     )
     branch.name = gate.seal(branch, "name", name)

@@ -24,6 +24,7 @@ from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
 from checkpoints.log.record import StepRow
 from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.pure import chain, codec, envelope, segment
+from checkpoints.pure.envelope import NIL
 from checkpoints.pure.segment import Packed
 
 Text = dict[str, Any]  # what a step's sealed text says: context, label, ops
@@ -47,24 +48,44 @@ class Contents:
         for step in bare:
             yield self.rows[step].branch_id, self.rows[step].id
 
+    def checkpoint(self, step: int) -> UUID:
+        """The checkpoint of one step."""
+        for run, last in self.packed:
+            if run.first <= step <= last:
+                return run.id_at(step)
+        return self.rows[step].id
 
-def contents(line: Line, *, rows_from: int | None) -> Contents:
-    """What the line holds; `rows_from` as it was fetched with.
+    def branch(self, step: int) -> UUID:
+        """The branch that took one step."""
+        for run, last in self.packed:
+            if run.first <= step <= last:
+                return run.branch
+        return self.rows[step].branch_id
+
+
+def contents(
+    line: Line, *, rows_from: int | None, rows_to: int | None = None
+) -> Contents:
+    """What the line holds; `rows_from` and `rows_to` as it was fetched with.
 
     Raises Shredded, DecryptionError when a record does not open, and BrokenChain when
     a step does not follow from the one before it; the last two name the step.
     """
-    return _Walk(line, rows_from).go()
+    return _Walk(line, rows_from, rows_to).go()
 
 
 class _Walk:
     """From step to step along the line. What the next one has to follow: `id`, `mac`."""
 
-    def __init__(self, line: Line, rows_from: int | None) -> None:
+    def __init__(self, line: Line, rows_from: int | None, rows_to: int | None) -> None:
         self.line = line
         self.rows_from = line.last + 1 if rows_from is None else rows_from
+        self.rows_to = line.last if rows_to is None else rows_to
         self.keys = _keys(line)
         self.mac_key = self.keys[_mac_key(line)].secret
+        of = (line.workspace_id, line.thread_id)
+        self.delta_place = delta_context(*of, NIL, 0).beside()
+        self.segment_place = segment_context(*of, NIL, 0).beside()
         self.rows = {sealed.row.step: sealed.row for sealed in line.steps}
         self.parts = iter(line.parts)
         self.part = next(self.parts)
@@ -119,11 +140,14 @@ class _Walk:
         return min(self.line.last, self.next_part.fork_step)
 
     def _segment(self, sealed: SealedSegment) -> None:
-        where = f"Steps {sealed.first}-{sealed.last}"
-        place = segment_context(
-            self.line.workspace_id, self.line.thread_id, sealed.id, sealed.first
-        )
-        plain = self._open(sealed.record, sealed.data_key, place, where)
+        place = self.segment_place(sealed.id, sealed.first)
+        try:
+            plain = envelope.open_sealed(
+                sealed.record, key=self.keys[sealed.data_key], context=place
+            )
+        except DecryptionError as error:
+            where = f"Steps {sealed.first}-{sealed.last}"
+            raise self._does_not_open(where, error) from None
         packed = segment.unpack(plain)
         if (
             (packed.branch, packed.first, packed.last)
@@ -145,13 +169,15 @@ class _Walk:
 
     def _verify_rows(self, packed: Packed, last: int) -> bytes | None:
         """The links of packed steps whose rows were fetched; the MAC after `last`."""
-        if last < self.rows_from:
+        if last < self.rows_from or packed.first > self.rows_to:
             return None
         mac: bytes | None = packed.before
         parent = packed.parent
         for step, plain in enumerate(packed.plains, packed.first):
             if step > last:
                 break
+            if step > self.rows_to:
+                return None
             if step < self.rows_from:
                 mac = None  # the first row is believed; the next ones have to follow
                 continue
@@ -167,12 +193,14 @@ class _Walk:
 
     def _step(self, sealed: SealedStep) -> None:
         row = sealed.row
-        where = f"Step {row.step}"
-        place = delta_context(
-            self.line.workspace_id, self.line.thread_id, row.id, row.step
-        )
+        place = self.delta_place(row.id, row.step)
         assert sealed.record is not None  # go() passes no others
-        plain = self._open(sealed.record, row.data_key, place, where)
+        try:
+            plain = envelope.open_sealed(
+                sealed.record, key=self.keys[row.data_key], context=place
+            )
+        except DecryptionError as error:
+            raise self._does_not_open(f"Step {row.step}", error) from None
         if row.branch_id != self.part.branch or self.mac is None:
             raise self._not_as_written(row.step)
         self._verify_link(row, self.mac, self.id, plain)
@@ -186,15 +214,10 @@ class _Walk:
         if row.parent_id != parent or not hmac.compare_digest(row.state_mac, expected):
             raise self._not_as_written(row.step)
 
-    def _open(
-        self, record: bytes, key: UUID, place: envelope.Context, where: str
-    ) -> bytes:
-        try:
-            return envelope.open_sealed(record, key=self.keys[key], context=place)
-        except DecryptionError as error:
-            raise DecryptionError(
-                f"{where} of branch {short(self.line.branch_id)}: {error}"
-            ) from None
+    def _does_not_open(self, where: str, error: DecryptionError) -> DecryptionError:
+        return DecryptionError(
+            f"{where} of branch {short(self.line.branch_id)}: {error}"
+        )
 
     def _require_head(self) -> None:
         own: Part = self.line.parts[-1]

@@ -5,6 +5,7 @@ from checkpoints.models.blobs import Blob, StoreMark
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
+from checkpoints.models.remarks import Remark
 from checkpoints.models.retention import (
     Archive,
     Deletion,
@@ -30,6 +31,7 @@ __all__ = [
     "Grant",
     "Group",
     "Membership",
+    "Remark",
     "RetentionPolicy",
     "RetentionTask",
     "Segment",

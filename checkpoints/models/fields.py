@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Func, Value
 
 
-class SealedField(models.BinaryField):  # type: ignore[type-arg]
+class SealedField(models.BinaryField):  # type: ignore[type-arg]  # generic in the stubs alone
     """A column that holds a sealed record (`pure/envelope.py`). It never opens itself.
 
     Written with `gate.seal(row, field, value)`, read with `Pass.open(row, field)`.
@@ -21,6 +21,18 @@ class SealedField(models.BinaryField):  # type: ignore[type-arg]
     ) -> None:
         self.kept = kept
         self.outlives = outlives
+        kwargs.setdefault("editable", False)
+        super().__init__(*args, **kwargs)
+
+
+class BlindIndexField(models.BinaryField):  # type: ignore[type-arg]  # as above
+    """A keyed hash of a sealed text, to find equal ones by: 32 bytes, or NULL.
+
+    Made under the workspace's index key (`blind_index`). It tells which rows are equal and
+    no more, and goes with the content of its thread, as the text does.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("editable", False)
         super().__init__(*args, **kwargs)
 

@@ -33,6 +33,7 @@ class Checkpoint(models.Model):
         SNAPSHOT = "snapshot"
         MIGRATE = "migrate"
         PROGRESS = "progress"
+        RESUME = "resume"
         ERROR = "error"
 
     class Status(models.TextChoices):

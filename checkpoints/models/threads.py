@@ -5,8 +5,8 @@ from typing import Self
 from uuid import UUID
 
 from django.conf import settings
-from django.db import models, transaction
-from django.db.models import F, Max, Q
+from django.db import models
+from django.db.models import Max, Q
 
 from checkpoints.access import (
     Actor,
@@ -46,6 +46,15 @@ class ThreadQuerySet(ScopedQuerySet["Thread"]):
         return self.annotate(active_at=Max("branches__updated_at")).order_by(
             "-active_at"
         )
+
+
+# What `for_user` filters by for a person, in a statement of our own that calls the
+# threads `thread` and knows `user` and `groups`.
+VISIBLE = """(
+    thread.visibility = 'workspace'
+    OR thread.owner_id = %(user)s
+    OR (thread.visibility = 'group' AND thread.group_id = ANY(%(groups)s::uuid[]))
+)"""
 
 
 class Thread(models.Model):
@@ -116,36 +125,6 @@ class Thread(models.Model):
 
 
 class BranchQuerySet(ThreadScopedQuerySet["Branch"]):
-    def vacant(self) -> Self:
-        """Branches that nobody holds, or whose holder let the lease lapse."""
-        return self.filter(
-            Q(holder__isnull=True) | Q(lease_until__lte=ClockTimestamp())
-        )
-
-    def take(
-        self, pk: UUID, *, holder: UUID, worker: str, lease: timedelta
-    ) -> int | None:
-        """Become the one holder of a branch: the new fence, or None when it is held.
-
-        Whoever held it before can append nothing from now on.
-        """
-        # The row stays locked until the fence is read: nobody takes it in between.
-        with transaction.atomic(using=self.db, savepoint=False):
-            taken = (
-                self.vacant()
-                .filter(pk=pk)
-                .update(
-                    fence=F("fence") + 1,
-                    holder=holder,
-                    worker=worker,
-                    lease_until=ClockTimestamp() + lease,
-                )
-            )
-            if not taken:
-                return None
-            fence: int = self.values_list("fence", flat=True).get(pk=pk)
-            return fence
-
     def renew(self, pk: UUID, *, fence: int, lease: timedelta) -> bool:
         """Hold the branch for `lease` from now. False: another holder has it."""
         return bool(
@@ -218,6 +197,11 @@ class Branch(models.Model):
         db_default=Calls.RECORDED,
         help_text="What a fork does with calls that have effects.",
     )
+    call_choices = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="In a fork: what becomes of single calls of its source instead, by id.",
+    )
     request_key = models.UUIDField(null=True, editable=False)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, related_name="+"
@@ -246,8 +230,16 @@ class Branch(models.Model):
             ),
         ]
 
+    # The namespace of a branch that a bundle brought: it stays as it came.
+    IMPORTED = "imported"
+
     def __str__(self) -> str:
         return f"branch {short(self.pk)}"
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether a bundle brought it: nothing is appended to it, what goes on is a fork."""
+        return self.namespace == self.IMPORTED
 
 
 class ThreadInputQuerySet(ThreadScopedQuerySet["ThreadInput"]):

@@ -20,7 +20,24 @@ def align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     Like a patience diff: common ends, then items that are unique on both sides, then
     what lies between those, each time anew. Near the longest common subsequence, and
     fast where that is slow: O(n log n) but for small gaps without unique items.
+    Law: align(new, old) has the same pairs the other way round.
     """
+    if _comes_after(old, new):
+        return [(i, j) for j, i in _align(new, old)]
+    return _align(old, new)
+
+
+def _comes_after(one: Sequence[Hashable], other: Sequence[Hashable]) -> bool:
+    """An order of sequences that differ, so that two are always taken the same way."""
+    if len(one) != len(other):
+        return len(one) > len(other)
+    for item, counterpart in zip(one, other, strict=True):
+        if item != counterpart:
+            return repr(item) > repr(counterpart)
+    return False
+
+
+def _align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     pairs: list[Pair] = []
     todo = [(0, len(old), 0, len(new))]
     while todo:

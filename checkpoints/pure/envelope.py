@@ -20,6 +20,7 @@ import hmac
 import secrets
 import struct
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -28,10 +29,10 @@ from uuid import UUID
 import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA512
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from checkpoints.errors import DecryptionError, NotSealed
+from checkpoints.pure.derive import COMMITMENT_BYTES, derive
+from checkpoints.pure.derive import KEY_BYTES as KEY_BYTES
 
 Sealed = bytes | memoryview  # as made here, or as the database returns it
 
@@ -41,17 +42,14 @@ MAGIC = b"\x9dHP\x01"  # no JSON, no UTF-8 text begins with 0x9d
 SUITE = 1  # AES-256-GCM, HKDF-SHA512, 32-byte commitment
 OVERHEAD = 96  # bytes that sealing adds
 MAX_PLAIN = 256 * 1024 * 1024  # bytes; what opening may unpack to
-KEY_BYTES = 32
 CHECK_BYTES = 16
 
 _HEADER = struct.Struct(">4sBBBB16s24s")
-_PLACE = struct.Struct(">H16sH16sH16sHQHI")
+_OWNERS = struct.Struct(">H16sH16s")
+_PLACE = struct.Struct(">H16sHQHI")
 _SALT = 24
-_NONCE = 12
-_COMMITMENT = 32
-_INFO = b"holdpoint sealed record 1"
 _PLAIN, _ZSTD = 0, 1  # codecs
-_HASH = SHA512()
+_PACKED = 32  # bytes; a shorter text does not become shorter
 
 
 class Content(IntEnum):
@@ -80,17 +78,26 @@ class Context:
 
     def encode(self) -> bytes:
         """The associated data's form: each field behind its length, in this order."""
+        return self._owners() + _PLACE.pack(
+            16, self.object.bytes, 8, self.step, 4, self.schema
+        )
+
+    def beside(self) -> Callable[[UUID, int], bytes]:
+        """The encoded form of this place's neighbours, by object and step.
+
+        For who opens many: to make a context of each takes as long as to decrypt it.
+        """
+        owners, schema = self._owners(), self.schema
+        return lambda object, step: (
+            owners + _PLACE.pack(16, object.bytes, 8, step, 4, schema)
+        )
+
+    def _owners(self) -> bytes:
         purpose = self.purpose.encode()
         return (
             len(purpose).to_bytes(2, "big")
             + purpose
-            + _PLACE.pack(
-                *(16, self.workspace.bytes),
-                *(16, self.thread.bytes),
-                *(16, self.object.bytes),
-                *(8, self.step),
-                *(4, self.schema),
-            )
+            + _OWNERS.pack(16, self.workspace.bytes, 16, self.thread.bytes)
         )
 
 
@@ -123,38 +130,48 @@ def seal(
     """
     if len(plain) > MAX_PLAIN:
         raise ValueError(f"{len(plain)} bytes are too many for one record.")
-    packed = (_zstd.compress_thoroughly if thorough else _zstd.compress)(plain)
-    codec = _ZSTD
-    if len(packed) >= len(plain):
-        packed, codec = plain, _PLAIN
+    packed, codec = plain, _PLAIN
+    if len(plain) >= _PACKED:
+        smaller = (_zstd.compress_thoroughly if thorough else _zstd.compress)(plain)
+        if len(smaller) < len(plain):
+            packed, codec = smaller, _ZSTD
     salt = secrets.token_bytes(_SALT)
     header = _HEADER.pack(MAGIC, SUITE, codec, content, 0, key.id.bytes, salt)
-    derived = _derive(key, salt)
+    derived = derive(key.secret, salt)
     bound = header + derived.commitment
     cipher = AESGCM(derived.key)
     return bound + cipher.encrypt(derived.nonce, packed, bound + context.encode())
 
 
-def open_sealed(record: Sealed, *, key: DataKey, context: Context) -> bytes:
-    """The plain bytes of a record.
+def open_sealed(
+    record: Sealed,
+    *,
+    key: DataKey,
+    context: Context | bytes,
+    content: Content | None = None,
+) -> bytes:
+    """The plain bytes of a record; `context` may be encoded already.
 
-    Raises NotSealed when it is none, and DecryptionError when it was altered,
-    moved, or sealed under another key.
+    Raises NotSealed when it is none, and DecryptionError when it was altered, moved,
+    sealed under another key, or holds something else than `content`.
     """
     header, bound = _read(record)
-    derived = _derive(key, header.salt)
+    place = context if isinstance(context, bytes) else context.encode()
+    derived = derive(key.secret, header.salt)
     if header.key_id != key.id.bytes or not hmac.compare_digest(
         derived.commitment, bound[_HEADER.size :]
     ):
         raise DecryptionError
     try:
         packed = AESGCM(derived.key).decrypt(
-            derived.nonce, record[len(bound) :], bound + context.encode()
+            derived.nonce, record[len(bound) :], bound + place
         )
     except InvalidTag:
         raise DecryptionError from None
     if header.flags != 0 or header.codec not in (_PLAIN, _ZSTD):
         raise NotSealed  # authentic, so written by a version after this one
+    if content is not None and header.content != content:
+        raise DecryptionError
     return packed if header.codec == _PLAIN else _unpack(packed)
 
 
@@ -192,9 +209,7 @@ def unwrap(wrapped: Sealed, *, wrapping: DataKey, context: Context) -> bytes:
 
     Raises NotSealed and DecryptionError, as `open_sealed` does.
     """
-    plain = open_sealed(wrapped, key=wrapping, context=context)
-    if content(wrapped) is not Content.KEY:
-        raise DecryptionError
+    plain = open_sealed(wrapped, key=wrapping, context=context, content=Content.KEY)
     return unchecked(plain, context.object)
 
 
@@ -233,14 +248,6 @@ class _Header(NamedTuple):
     salt: bytes
 
 
-class _Derived(NamedTuple):
-    """What HKDF yields for one record."""
-
-    key: bytes
-    nonce: bytes
-    commitment: bytes
-
-
 def _read(record: Sealed) -> tuple[_Header, bytes]:
     """The header, and the bytes of header and commitment."""
     if len(record) < OVERHEAD:
@@ -248,17 +255,7 @@ def _read(record: Sealed) -> tuple[_Header, bytes]:
     header = _Header._make(_HEADER.unpack_from(record))
     if header.magic != MAGIC or header.suite != SUITE:
         raise NotSealed
-    return header, bytes(record[: _HEADER.size + _COMMITMENT])
-
-
-def _derive(key: DataKey, salt: bytes) -> _Derived:
-    length = KEY_BYTES + _NONCE + _COMMITMENT
-    okm = HKDF(_HASH, length=length, salt=salt, info=_INFO).derive(key.secret)
-    return _Derived(
-        okm[:KEY_BYTES],
-        okm[KEY_BYTES : KEY_BYTES + _NONCE],
-        okm[KEY_BYTES + _NONCE :],
-    )
+    return header, bytes(record[: _HEADER.size + COMMITMENT_BYTES])
 
 
 class _Zstd(threading.local):

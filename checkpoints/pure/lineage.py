@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -54,6 +54,27 @@ def path(lines: Mapping[UUID, Line], branch: UUID, step: int) -> list[Stretch]:
         if line.parent is None:
             return way[::-1]
         line = lines[line.parent]
+
+
+def shared(one: Sequence[Stretch], other: Sequence[Stretch]) -> int:
+    """How many steps two ways have in common, from step 0 on."""
+    steps = 0
+    for here, there in zip(one, other, strict=False):
+        if here.branch != there.branch:
+            break
+        steps = min(here.last, there.last) + 1
+        if here.last != there.last:
+            break
+    return steps
+
+
+def cut(way: Iterable[Stretch], first: int, last: int) -> list[Stretch]:
+    """The part of a way from step `first` to step `last`, both included."""
+    return [
+        Stretch(each.branch, max(each.first, first), min(each.last, last))
+        for each in way
+        if each.first <= last and each.last >= first
+    ]
 
 
 def owner(lines: Mapping[UUID, Line], branch: UUID, step: int) -> UUID:

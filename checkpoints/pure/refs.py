@@ -60,6 +60,7 @@ class Large:
 
 Take = Callable[[Large], Ref]
 Load = Callable[[Ref], Large | None]  # None: the thread has no such blob
+Leaf = Callable[[str, Any], Any]  # what is under this key; the same object: as it was
 
 
 def ref(blob: UUID, size: int, media_type: str, words: str) -> Ref:
@@ -121,7 +122,7 @@ def extract_ops(ops: Sequence[Op], most: int, take: Take) -> list[Op]:
     The same objects where nothing was. `most` is in bytes. For values whose structure
     was checked (`codec.check_structure`).
     """
-    return [_extract_op(op, most, take) for op in ops]
+    return [_walk_op(op, lambda key, leaf: _taken(key, leaf, most, take)) for op in ops]
 
 
 def extract(value: Any, most: int, take: Take) -> Any:
@@ -134,13 +135,19 @@ def restore(value: Any, load: Load) -> Any:
     return _walk("", value, lambda key, leaf: _restored(key, leaf, load))
 
 
+def restore_ops(ops: Sequence[Op], load: Load) -> list[Op]:
+    """The operations with what their references stand for: `extract_ops`, undone."""
+    return [_walk_op(op, lambda key, leaf: _restored(key, leaf, load)) for op in ops]
+
+
 def first_words(text: str) -> str:
     """The start of a text, on one line."""
     words = " ".join(text[: 4 * WORDS].split())
     return words if len(words) <= WORDS else f"{words[: WORDS - 1]}…"
 
 
-def _extract_op(op: Op, most: int, take: Take) -> Op:
+def _walk_op(op: Op, leaf: Leaf) -> Op:
+    """The operation with what `leaf` makes of its value's texts; else the same one."""
     match op:
         case ["put", str(path), str(key), value]:
             place = [*split(path), key]
@@ -154,11 +161,8 @@ def _extract_op(op: Op, most: int, take: Take) -> Op:
         return op
     # Appended items are below a list: its name is not theirs.
     key = "" if op[0] == "append" or not place else place[-1]
-    kept = _walk(key, value, lambda key, leaf: _taken(key, leaf, most, take))
+    kept = _walk(key, value, leaf)
     return op if kept is value else [*op[:-1], kept]
-
-
-Leaf = Callable[[str, Any], Any]  # what is under this key; the same object: as it was
 
 
 def _walk(key: str, value: Any, leaf: Leaf) -> Any:

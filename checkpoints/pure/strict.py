@@ -14,7 +14,8 @@ MIN_INT, MAX_INT = -(2**63), 2**64 - 1  # what orjson reads back exactly
 _TOKEN = re.compile(
     r"""
       "(?P<string>(?:[^"\\]|\\.)*+)["\\]?  # to the end where it is left open: no second try
-    | (?P<mark>[{}\[\]:,])
+    | -?[0-9]{1,18}[\s,]+  # a small number of a list: nothing to say
+    | (?P<mark>[{}\[\]:])
     | (?P<word>[^\s"{}\[\]:,]+)
     """,
     re.VERBOSE | re.DOTALL,
@@ -26,6 +27,9 @@ def first_problem(text: str) -> NotJson | None:
     open_keys: list[set[str] | None] = []  # per container: keys so far; None in a list
     last_string: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
+        if token.lastgroup is None:
+            last_string = None
+            continue
         match token["mark"], token["word"]:
             case "{" | "[" as mark, _:
                 open_keys.append(set() if mark == "{" else None)

@@ -143,18 +143,36 @@ def _words(old: str, new: str, budget: Budget) -> list[Part] | None:
     a, b = _WORDS.findall(old), _WORDS.findall(new)
     if not budget.allows(len(a) + len(b)):
         return None
+    # Most texts grow at an end or change in one place: difflib need not see the rest.
+    start = _common(a, b)
+    end = _common(a[: start - len(a) - 1 : -1], b[: start - len(b) - 1 : -1])
+    old_middle, new_middle = a[start : len(a) - end], b[start : len(b) - end]
     # Blanks are "junk": they follow the words around them, and do not lead.
-    matcher = SequenceMatcher(str.isspace, a, b, autojunk=False)
-    parts: list[Part] = []
-    common = 0
+    matcher = SequenceMatcher(str.isspace, old_middle, new_middle, autojunk=False)
+    parts = [Part("same", "".join(a[:start]))] if start else []
+    common = _spoken(a[:start]) + _spoken(a[len(a) - end :])
     for tag, i, next_i, j, next_j in matcher.get_opcodes():
         if tag == "equal":
-            common += sum(not word.isspace() for word in a[i:next_i])
-            parts.append(Part("same", "".join(a[i:next_i])))
+            common += _spoken(old_middle[i:next_i])
+            parts.append(Part("same", "".join(old_middle[i:next_i])))
             continue
         if i < next_i:
-            parts.append(Part("del", "".join(a[i:next_i])))
+            parts.append(Part("del", "".join(old_middle[i:next_i])))
         if j < next_j:
-            parts.append(Part("ins", "".join(b[j:next_j])))
-    words = max(sum(not word.isspace() for word in side) for side in (a, b))
-    return parts if common >= ALIKE * words else None
+            parts.append(Part("ins", "".join(new_middle[j:next_j])))
+    if end:
+        parts.append(Part("same", "".join(a[len(a) - end :])))
+    return parts if common >= ALIKE * max(_spoken(a), _spoken(b)) else None
+
+
+def _spoken(words: list[str]) -> int:
+    """How many of them are no blanks."""
+    return sum(not word.isspace() for word in words)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many words are the same at the start."""
+    for n, (word, counterpart) in enumerate(zip(one, other, strict=False)):
+        if word != counterpart:
+            return n
+    return min(len(one), len(other))

@@ -13,6 +13,7 @@ from project.up.paths import ROOT, VENV, Problem
 # A test run depends on what it sets itself, not on how this shell is set up.
 CLEARED = (
     "ALLOWED_HOSTS",
+    "APPROVAL_GRACE_SECONDS",
     "BLOB_BYTES",
     "BLOB_DIR",
     "BLOB_S3_ENDPOINT",
@@ -21,9 +22,12 @@ CLEARED = (
     "CSRF_TRUSTED_ORIGINS",
     "DATABASE_POOL",
     "DATABASE_ROLE",
+    "DATABASE_WAIT_SECONDS",
     "DATABASE_WEB_URL",
     "DATABASE_WORKER_URL",
     "DEBUG",
+    "EMAIL_FROM",
+    "EMAIL_URL",
     "HOLDPOINT_APPS",
     "HTTPS",
     "KEY_ENCRYPTION_KEYS",
@@ -35,10 +39,17 @@ CLEARED = (
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "PREPARED_STATEMENTS",
+    "PYTHONDONTWRITEBYTECODE",  # dozens of processes would compile it all again
+    "PROGRESS_SECONDS",
+    "PUBLIC_URL",
+    "QUEUES",
     "RETENTION_DAYS",
     "RETENTION_GRACE_HOURS",
     "SECRET_KEY",
     "STATIC_ROOT",
+    "STREAMS",
+    "TOOL_TIMEOUT_SECONDS",
+    "WEBHOOK_PRIVATE_ADDRESSES",
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -50,14 +61,15 @@ def test(arguments: list[str]) -> int:
     _find_browser(env)
     pytest = ["-m", "pytest", *arguments]
     if not arguments:
-        processes = min(os.cpu_count() or 1, 4)
-        parallel = ["-n", str(processes), "--dist", "worksteal"]
+        processors = min(os.cpu_count() or 1, 4)
+        # One more than there are processors: many tests wait for what others do.
+        parallel = ["-n", str(processors + 1), "--dist", "worksteal"]
         pytest = [
             "-m",
             "coverage",
             "run",
             *pytest,
-            *(parallel if processes > 1 else []),
+            *(parallel if processors > 1 else []),
         ]
         _coverage(env, "erase")
     with services.throwaway(env, durable=False) as servers:
@@ -125,6 +137,8 @@ def _clean_environment() -> dict[str, str]:
     for name in CLEARED:
         env.pop(name, None)
         env.pop(f"{name}_FILE", None)
+    # What is decided runs at once; tests of taking it back say otherwise.
+    env["APPROVAL_GRACE_SECONDS"] = "0"
     return env
 
 

@@ -137,7 +137,7 @@ class Postgres:
     def _move_out(self, nobody: RunAs) -> None:
         """The project is where `nobody` cannot go (below /root, say): cluster and
         binaries get a folder of their own, which is kept from start to start."""
-        home = Path("/var/tmp") / f"holdpoint{str(ROOT).replace('/', '-')}"  # noqa: S108
+        home = Path("/var/tmp") / f"holdpoint{str(ROOT).replace('/', '-')}"  # noqa: S108  # root's, or refused below
         home.mkdir(mode=0o755, exist_ok=True)
         if home.is_symlink() or home.stat().st_uid != 0:
             raise Problem(f"{home} is not root's; remove it, or give DATABASE_URL.")

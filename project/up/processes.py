@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -131,9 +132,12 @@ class Supervisor:
         self.stages: list[list[Child]] = []
         self.is_ready = False
         self.stopping = False
-        self._wake = threading.Event()
+        self._heard, self._bell = os.pipe()
 
     def __enter__(self) -> Supervisor:
+        # A lock would not do: a handler runs in the thread that waits, and may hold it.
+        os.set_blocking(self._bell, False)
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGCHLD, self._on_child)
@@ -143,6 +147,9 @@ class Supervisor:
         self.stop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        os.close(self._bell)
+        os.close(self._heard)
 
     def start(self, *children: Child) -> None:
         """Start a stage: it stops before the stages that were started earlier."""
@@ -214,18 +221,18 @@ class Supervisor:
         return max(0.0, min(starts) - time.monotonic()) if starts else 60.0
 
     def _wait(self, seconds: float) -> None:
-        self._wake.wait(seconds)
-        self._wake.clear()
+        """Until a signal comes; one that came since the last wait counts."""
+        if select.select([self._heard], [], [], max(0.0, seconds))[0]:
+            os.read(self._heard, 4096)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopping:  # asked twice: at once
             for child in [child for stage in self.stages for child in stage]:
                 child.patience = 0.0
         self.stopping = True
-        self._wake.set()
 
     def _on_child(self, number: int, frame: FrameType | None) -> None:
-        self._wake.set()
+        """Without a handler the signal would wake nobody."""
 
 
 class Interrupted(Exception):

@@ -35,6 +35,10 @@ SHARED = (
     "REDIS_URL",
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
+    "HOLDPOINT_APPS",
+    "PYTHONPATH",  # where those may be
+    "QUEUES",
+    "KEY_PROVIDERS",
     "HOLDPOINT_MODEL",
     "HOLDPOINT_DEMO_LEDGER",
     "HOLDPOINT_DEMO",
@@ -65,7 +69,9 @@ def _up() -> int:
         "HOLDPOINT_DEMO": os.environ.get("HOLDPOINT_DEMO", "True"),
         **services.keys(),
     }
-    address = f"http://{'localhost' if host == '0.0.0.0' else host}:{port}"  # noqa: S104
+    address = f"http://{'localhost' if host == '0.0.0.0' else host}:{port}"  # noqa: S104  # compared
+    if not services.given("PUBLIC_URL"):
+        env["PUBLIC_URL"] = address
     with Supervisor() as supervisor:
         try:
             found = services.start(supervisor, env, DATA, durable=True)
@@ -167,6 +173,11 @@ def _ready(address: str, logins: str, servers: list[str], scripted: bool) -> str
         "Logs": _here(LOGS),
         "Stop": "Ctrl-C",
     }
+    if not logins and not any(map(services.given, ("ALLOWED_HOSTS", "DEBUG"))):
+        facts["Pages"] = (
+            "none opens: ALLOWED_HOSTS is not set (to try it on this machine:"
+            " ALLOWED_HOSTS=127.0.0.1 HTTPS=False)"
+        )
     lines = [f"Holdpoint is ready: {address}", ""]
     for name, value in facts.items():
         first, *rest = value.splitlines() or [""]
@@ -221,7 +232,7 @@ def _listens(port: int) -> bool:
 
 def _answers(host: str, port: int) -> bool:
     connection = http.client.HTTPConnection(
-        "127.0.0.1" if host == "0.0.0.0" else host,  # noqa: S104
+        "127.0.0.1" if host == "0.0.0.0" else host,  # noqa: S104  # compared
         port,
         timeout=5,
     )

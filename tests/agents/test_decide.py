@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import connection, transaction
 
 from agents.approvals.decide import Seen, approve, edit, reject, respond
 from agents.errors import AlreadyDecided, InvalidDecision, NotEligible, Stale
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.queue import connect, queue
-from checkpoints import gate
+from checkpoints import clock, gate
 from checkpoints.access import Reason, Role, unscoped
-from checkpoints.models import AuditEvent, Membership
-from tests.agents.waiting import GOOD, make_waiting
+from checkpoints.models import AuditEvent, Branch, Membership
+from tests.agents.waiting import GOOD, at_once, make_waiting, state_of
 from tests.conftest import as_owner
+from tests.elsewhere import Elsewhere
+from tests.workers.conftest import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,12 +35,6 @@ def everything():
 def approval(make_thread, alice) -> Approval:
     (asked,) = make_waiting(make_thread(owner=alice), alice)
     return asked
-
-
-def state_of(approval: Approval) -> tuple[str, str, str]:
-    """Status of request, call and run."""
-    now = Approval.objects.select_related("call", "run").get(pk=approval.pk)
-    return now.status, now.call.status, now.run.status
 
 
 def opened(by, decision: Decision):
@@ -67,6 +62,38 @@ def test_an_approval_wakes_the_run_and_leaves_its_record(approval, alice):
     assert bytes(decision.digest) == approval.as_shown().digest
     event = AuditEvent.objects.get(action="approve", object_id=approval.pk)
     assert event.actor_id == alice.user_id
+
+
+def test_a_decision_costs_five_statements_in_one_transaction(
+    make_thread, alice, bob, django_assert_num_queries
+):
+    """The right, the locks with the time, the decision, the audit log, the wake."""
+    for warm in (False, True):
+        (asked,) = make_waiting(make_thread(owner=alice), alice)
+        if not warm:  # the key of decisions is known from here on
+            approve(asked, seen=asked.as_shown(), by=bob)
+            continue
+        with django_assert_num_queries(5 + len(("BEGIN", "COMMIT"))):
+            approve(asked, seen=asked.as_shown(), by=bob)
+
+
+def test_a_decision_is_of_when_it_had_the_locks_not_of_when_it_asked_for_them(
+    approval, alice
+):
+    with transaction.atomic():
+        Branch.objects.select_for_update(no_key=True).get(pk=approval.branch_id)
+        seen = approval.as_shown()
+        there = Elsewhere(lambda: _decided_as_test(approval, seen, alice))
+        there.wait_until_it_waits()
+        before = clock.now()
+    decision = there.result()
+    assert decision.at > before
+    assert Decision.objects.get().at == decision.at
+
+
+def _decided_as_test(approval: Approval, seen: Seen, by) -> Decision:
+    with unscoped(Reason.TEST):
+        return approve(approval, seen=seen, by=by)
 
 
 def test_a_second_decision_changes_nothing_and_names_the_first(approval, alice, bob):
@@ -115,6 +142,22 @@ def test_an_edit_is_kept_apart_from_what_was_proposed(approval, alice):
     assert opener.open(now.call, "effective") == arguments
 
 
+@pytest.mark.parametrize(
+    ("again", "is_repeat"),
+    [("990.00", True), ("980.00", False)],
+)
+def test_the_same_edit_once_more_is_known_to_be_the_same(
+    approval, alice, bob, again, is_repeat
+):
+    seen = approval.as_shown()
+    edit(approval, seen=seen, by=alice, arguments={**GOOD, "price": "990.00"})
+    for by, expected in ((alice, is_repeat), (bob, False)):
+        with pytest.raises(AlreadyDecided) as lost:
+            edit(approval, seen=seen, by=by, arguments={**GOOD, "price": again})
+        assert lost.value.is_repeat == expected
+    assert Decision.objects.count() == 1
+
+
 def test_an_edit_that_does_not_fit_names_each_field_and_changes_nothing(
     approval, alice
 ):
@@ -126,6 +169,20 @@ def test_an_edit_that_does_not_fit_names_each_field_and_changes_nothing(
             arguments={"price": "cheap", "seats": "2"},
         )
     assert set(invalid.value.fields) == {"/flight", "/price", "/seats"}
+    assert state_of(approval) == ("pending", "waiting", "waiting")
+
+
+def test_an_edit_that_is_too_deep_is_refused(approval, alice):
+    deep: Any = "TP 209"
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(InvalidDecision, match="levels deep"):
+        edit(
+            approval,
+            seen=approval.as_shown(),
+            by=alice,
+            arguments={"flight": deep, "price": "1200"},
+        )
     assert state_of(approval) == ("pending", "waiting", "waiting")
 
 
@@ -208,25 +265,6 @@ def test_a_request_of_a_cancelled_run_is_closed(approval, alice):
 ROUNDS = 20
 
 
-def at_once(*deeds: Callable[[], object]) -> list[object]:
-    """Results or exceptions of deeds that begin at the same moment, each in a thread."""
-    gun = threading.Barrier(len(deeds))
-
-    def do(deed: Callable[[], object]) -> object:
-        try:
-            with unscoped(Reason.TEST):
-                connection.ensure_connection()
-                gun.wait()
-                return deed()
-        except (AlreadyDecided, Stale) as lost:
-            return lost
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(deeds)) as pool:
-        return list(pool.map(do, deeds))
-
-
 def rings_of(run_id: UUID) -> list[str]:
     """Ids of the ringing jobs that name the run."""
     with connect(timeout=5) as redis:
@@ -262,3 +300,31 @@ def test_two_last_deciders_wake_the_run_once(make_thread, alice, bob):
         assert state_of(first)[2] == "ready"
         assert len(rings_of(first.run_id)) == 1
         assert ToolCall.objects.filter(run=first.run_id, status="waiting").count() == 2
+
+
+def test_a_decision_has_the_time_at_which_it_was_its_turn(approval, alice):
+    """Not the one at which it began to wait for whoever decides beside it."""
+    released = []
+
+    def decide() -> None:
+        with unscoped(Reason.TEST):
+            approve(approval, seen=approval.as_shown(), by=alice)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as beside:
+        with transaction.atomic():
+            locked = Branch.objects.unscoped(Reason.TEST).select_for_update()
+            list(locked.filter(pk=approval.branch_id))
+            decided = beside.submit(decide)
+            wait_until(_somebody_waits)
+            released.append(clock.now())
+        decided.result()
+    now = Approval.objects.get(pk=approval.pk).decided_at
+    assert now is not None
+    assert now >= released[0]
+
+
+def _somebody_waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agents.approvals.fields import describe, elsewhere, parse
+from agents.approvals.fields import describe, elsewhere
+from agents.approvals.typed import parse
 from agents.errors import InvalidDecision
 from agents.tools import tool
 from tests.checkpoints.strategies import values

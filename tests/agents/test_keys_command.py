@@ -148,8 +148,11 @@ def test_what_did_not_open_is_listed_and_the_command_fails(settings):
 @pytest.mark.django_db
 def test_a_rotation_leaves_young_keys_alone(workspace, make_thread, alice):
     branch = make_thread()
-    assert "0 of 0 threads" in keys("rotate-thread", "--all")
-    assert "0 of 0 data keys" in keys("rotate-workspace", "acme")
+    for arguments in (["rotate-thread", "--all"], ["rotate-workspace", "acme"]):
+        said = keys(*arguments)
+        assert "0 of 0 " in said
+        assert "younger than a day are left alone; --older-than 0 replaces" in said
+        assert "younger" not in keys(*arguments, "--older-than", "1")
     dry = keys("rotate-workspace", "--all", "--older-than", "0", "--dry-run")
     assert "nothing is written: 5 of 5 data keys" in dry
     said = keys("rotate-thread", branch.thread_id, "--by", "alice")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +113,11 @@ def test_each_operation(predicate, argument, required):
         {"path": "/price", "op": "gt", "value": "much"},
         {"path": "/price", "op": "in", "value": "abc"},
         {"path": "/price", "op": "matches", "value": "("},
+        {"path": "/price", "op": "matches", "value": 7},
+        {"path": "/price", "op": "matches", "value": "(?=a)b"},
+        {"path": "/price", "op": "matches", "value": r"(a)\1"},
+        {"path": "/price", "op": "matches", "value": "\ud800"},
+        {"path": "/price", "op": "matches", "value": "a" * 501},
         {"path": "/price", "op": "gt", "value": 1, "else": 2},
         {"all": [PRICE], "any": []},
         {"not": [PRICE]},
@@ -119,6 +126,65 @@ def test_each_operation(predicate, argument, required):
 )
 def test_what_is_no_rule_is_named(written):
     assert policy.problem(written)
+
+
+CATASTROPHES = [
+    ("(a+)+$", "a" * 9_999 + "b"),
+    ("(a|a)*$", "a" * 9_999 + "b"),
+    ("(.*a){12}$", "a" * 9_999 + "b"),
+    ("a*a*a*a*a*a*b", "a" * 10_000),
+    (r"^(\w+\s?)*$", "word " * 1_999 + "!"),
+    (r"\w{1,190}\d", "\u00e9" * 10_000),
+    ("((([ab]{1,10}){1,10}){1,9}c)", "ab" * 5_000),
+    (r"(?:[^x]{1,90}|y){1,2}x", "ab\u00e9" * 3_333),
+]
+
+
+@pytest.mark.parametrize(("pattern", "text"), CATASTROPHES, ids=lambda each: each[:16])
+def test_no_pattern_hangs_whoever_asks(pattern, text):
+    tried = rule("matches", pattern)
+    assert policy.problem(tried) is None
+    begun = time.process_time()
+    assert policy.answer(tried, {"a": text}) in (True, False)
+    # Going back would take longer than anybody lives; the slowest take half a second.
+    assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((([ab]{1,50}){1,50}){1,20}c)",
+        "(x|[^x]{1,90}){1,90}y",
+        r"(\w{100}){100}",
+        "(a{0,1000}){0,1000}",
+        r"([[]a]{1,99}\]){1,99}",
+        "(?x) (a {99} ) {99}",
+        "a{2000,}",
+    ],
+)
+def test_what_repeats_too_much_is_refused_and_fails_closed(pattern):
+    tried = rule("matches", pattern)
+    assert policy.problem(tried)
+    assert policy.answer(tried, {"a": "a"}) is None
+    assert policy.evaluate({"not": tried}, {"a": "a"}) is True  # a person is asked
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^[A-Z]{2}[0-9]{2}[A-Z0-9]{1,30}$",
+        r"^(\d{1,3}\.){3}\d{1,3}$",
+        "(?i)^(gold|silver) card$",
+        r"^[^@\s]{1,64}@example\.(com|org)$",
+        r"^\+?[0-9 ()-]{7,20}$",
+    ],
+)
+def test_what_people_write_is_taken(pattern):
+    assert policy.problem(rule("matches", pattern)) is None
+
+
+def test_half_a_pair_is_matched_by_nothing():
+    assert policy.answer(rule("matches", "a"), {"a": "a\ud800"}) is None
 
 
 predicates = st.recursive(
@@ -142,3 +208,10 @@ predicates = st.recursive(
 def test_a_rule_always_answers(predicate, arguments):
     if policy.problem(predicate) is None:
         assert policy.evaluate(predicate, arguments) in (True, False)
+
+
+@pytest.mark.parametrize("place", ["9" * 5_000, "\u0660", "00", "-1", "2"])
+def test_a_place_that_a_list_does_not_have_is_unknown(place):
+    predicate = rule("eq", 1, path=f"/a/{place}")
+    assert policy.answer(predicate, {"a": [1, 1]}) is None
+    assert policy.answer(rule("eq", 1, path="/a/0"), {"a": [1, 1]}) is True

@@ -64,6 +64,10 @@ def test_a_thread_is_archived_listed_and_removed_only_when_that_is_said(thread):
     assert "archived already" in manage("archive", "thread", thread.pk, "--prune")
 
 
+def test_no_archives_are_said_to_be_none(workspace):
+    assert manage("archive", "list") == "There are no archives.\n"
+
+
 def test_it_comes_back_by_its_id_and_from_a_file(thread, tmp_path):
     before = states(thread.pk)
     manage("archive", "thread", thread.pk, "--prune")
@@ -115,6 +119,10 @@ def test_keys_are_brought_up_to_date_one_bad_archive_or_not(
         (["archive", "thread", uuid4()], "There is no thread"),
         (["archive", "thread", "7f3a"], "invalid UUID value"),
         (["archive", "list", "--workspace", "nobody"], "'nobody'; there are: acme"),
+        (
+            ["archive", "export", "No/Name", "x"],
+            "No/Name is no archive here, and no name",
+        ),
         (["archive", "restore", "nothing"], "is no file, no archive here"),
         (["archive", "restore", "archive/00/none"], "archive/00/none: "),
         (["archive", "restore", __file__], "is not an archive of Holdpoint"),

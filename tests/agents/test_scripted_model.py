@@ -53,7 +53,7 @@ def result(id, text="2"):
 
 
 def http(url, method="GET", body=None, **headers):
-    response = httpx2.request(method, url, json=body, headers=headers, timeout=5)
+    response = httpx2.request(method, url, json=body, headers=headers, timeout=30)
     return response.status_code, response.json()
 
 
@@ -391,7 +391,7 @@ def program(tmp_path):
     yield start
     for process in started:
         process.terminate()
-        assert process.wait(5) == 0
+        assert process.wait(30) == 0
         if process.stdout:
             process.stdout.close()
 

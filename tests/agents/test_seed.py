@@ -6,10 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from agents import errors
 from agents.approvals import decide
 from agents.demo import seed, stories
 from agents.demo.agents import SYSTEM
 from agents.models import Approval, Run
+from agents.pure.terms import Terms
 from agents.runs.edits import ForkEdits
 from agents.runs.runner import work
 from agents.runs.start import fork_run
@@ -95,6 +97,22 @@ def test_four_trips_ended_as_their_stories_say_and_are_made_once(demo, client):
     assert counts() == before
 
 
+def test_with_the_usual_window_the_past_is_over_and_the_request_that_waits_has_it(
+    settings,
+):
+    settings.APPROVAL_GRACE_SECONDS = 5
+    call_command("seed_demo")
+    assert settings.APPROVAL_GRACE_SECONDS == 5
+    forked = main_run(stories.FORKED)
+    mira = principal("mira")
+    runs = Run.objects.for_user(mira).filter(thread=forked.thread)
+    assert [run.status for run in runs] == [Run.Status.SUCCEEDED] * 3
+    (waiting,) = Approval.objects.for_user(mira).pending()
+    assert str(waiting) == "APR-2041"
+    assert waiting.run_id == main_run(stories.WAITING).pk
+    assert Terms.of(waiting.terms).grace == 5
+
+
 def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, settings):
     settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = llm.base_url, "test"
     settings.HOLDPOINT_DEMO_LEDGER = llm.ledger_url
@@ -110,6 +128,36 @@ def test_one_request_waits_and_its_approval_finishes_the_trip(demo, llm, setting
     assert main_run(stories.WAITING).status == Run.Status.SUCCEEDED
     (booking,) = llm.ledger("bookings")
     assert booking["key"] == str(approval.call_id)
+
+
+def test_the_fare_that_rose_meanwhile_is_booked_by_whoever_approves_the_new_one(
+    demo, llm, settings
+):
+    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = llm.base_url, "test"
+    settings.HOLDPOINT_DEMO_LEDGER = llm.ledger_url
+    mira = principal("mira")
+    (old,) = Approval.objects.for_user(mira).pending()
+    assert old.guard == Approval.Guard.SAME
+    call_command("demo_fare")
+    decide.approve(old, seen=old.as_shown(), by=mira)
+    work(old.run_id)
+    assert llm.ledger("bookings") == []
+    (new,) = Approval.objects.for_user(mira).pending()
+    assert (new.pk, new.guard, new.revision) == (old.pk, Approval.Guard.CHANGED, 2)
+    opener = gate.admit(mira, purpose="test", threads=[new.thread])
+    assert opener.open(new, "guard_found")["text"].startswith(
+        "The fare was $1,200.00 when asked, is now $1,500.00."
+    )
+    assert ["Charged", "$1,500.00 to the corporate card"] in opener.open(
+        new, "preview"
+    )["rows"]
+    with pytest.raises(errors.Stale):
+        decide.approve(old, seen=old.as_shown(), by=mira)
+    decide.approve(new, seen=new.as_shown(), by=mira)
+    work(new.run_id)
+    assert main_run(stories.WAITING).status == Run.Status.SUCCEEDED
+    (booking,) = llm.ledger("bookings")
+    assert booking["body"]["price"] == "1500.00"
 
 
 def test_edits_at_step_14_of_the_failed_trip_lead_to_different_places(

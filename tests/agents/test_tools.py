@@ -154,6 +154,15 @@ def test_a_tool_cannot_change_the_transcript():
         ToolContext({}).set("vars", object())
 
 
+def test_what_a_call_cost_is_bounded_however_often_it_says_so():
+    context = ToolContext({})
+    context.spent(60_000)
+    with pytest.raises(ToolError, match="0 to 100,000"):
+        context.spent(60_000)
+    context.spent(40_000)
+    assert context.cost == 100_000
+
+
 def test_who_must_be_asked():
     def f() -> None: ...
 

@@ -16,6 +16,7 @@ from agents.demo import stories
 from agents.demo.agents import trip_planner
 from agents.errors import ArgumentsDoNotFit, ToolError
 from agents.llm import OpenAIModel, Server
+from agents.pure.context import FACTUAL, Resumed, facts_until
 from agents.pure.engine import (
     Ask,
     Call,
@@ -208,6 +209,26 @@ def test_the_waiting_trip_asks_to_book_tp_209_for_1200_dollars(start, llm):
     assert booking["body"]["price"] == "1200.00"
     (email,) = llm.ledger("emails")
     assert email["body"]["to"] == "helen.marsh@northwind.example"
+
+
+@pytest.mark.parametrize("back", [1, 3, 6, 9])
+def test_a_trip_that_was_resumed_from_the_facts_ends_as_it_would_have(
+    start, model, back
+):
+    whole = start(stories.WAITING.ask)
+    step = len(whole.states) - 1 - back
+    state = whole.states[step]
+    how = Resumed(FACTUAL, facts_until(state), rested=7200)
+    state = fold(state, [how.op()])
+    trip = Trip([state], [None], Tools()).run(model)
+    assert trip.failure is None
+    for tool in ("hold_fare", "hold_hotel", "book_flight", "send_email"):
+        assert len(trip.called(tool)) == len(whole.called(tool)) == 1
+    for name in ("flight", "date", "fare", "price"):
+        assert (
+            trip.called("book_flight")[0][name]
+            == (whole.called("book_flight")[0][name])
+        )
 
 
 def test_the_finished_trip_asks_for_the_seat_and_needs_no_approval(start, llm):

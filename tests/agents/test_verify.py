@@ -34,8 +34,9 @@ def everything():
 
 
 @pytest.fixture
-def approval(make_thread, alice, bob) -> Approval:
+def approval(make_thread, alice, bob, settings) -> Approval:
     """Asked by a run of alice's; bob decides."""
+    settings.APPROVAL_GRACE_SECONDS = 60  # so that there are terms
     (asked,) = make_waiting(make_thread(owner=alice), alice)
     return asked
 
@@ -160,6 +161,22 @@ def another_digest(approval: Approval) -> None:
     Approval.objects.update(digest=bytes(32))
 
 
+def fewer_approvers(approval: Approval) -> None:
+    Approval.objects.update(terms={}, approvers=1)
+
+
+def for_another_group(approval: Approval) -> None:
+    Approval.objects.update(terms={**approval.terms, "groups": [str(uuid4())]})
+
+
+def less_risky(approval: Approval) -> None:
+    Approval.objects.update(risk="low")
+
+
+def by_another_rule(approval: Approval) -> None:
+    Approval.objects.update(rule="harmless")
+
+
 def shown_otherwise(approval: Approval) -> None:
     Decision.objects.update(digest=bytes(32))
 
@@ -179,6 +196,10 @@ def no_record(approval: Approval) -> None:
         as_an_edit,
         of_another_revision,
         another_digest,
+        fewer_approvers,
+        for_another_group,
+        less_risky,
+        by_another_rule,
         shown_otherwise,
         no_record,
     ],

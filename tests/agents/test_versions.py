@@ -77,7 +77,7 @@ def test_the_spec_opens_through_the_gate(workspace, alice):
 
 @pytest.mark.django_db(transaction=True)
 def test_many_at_once_make_one(workspace, versions):
-    gun = Barrier(4)
+    gun = Barrier(4, timeout=30)
 
     def make(_: int) -> int:
         try:

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from django.db import transaction
+from django.db import connection, transaction
+from pydantic import BaseModel, Field
 
 from agents.approvals.ask import Request, ask
+from agents.approvals.guards import Look
+from agents.errors import AgentsError
 from agents.models import Approval, Run, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import call_key
-from agents.tools import Agent, IdempotencyKey, Rule, register, registry, tool
+from agents.pure.terms import Demand, Terms
+from agents.runs.looks import look
+from agents.tools import (
+    Agent,
+    Changed,
+    Found,
+    IdempotencyKey,
+    Invalid,
+    Preview,
+    Rule,
+    Seen,
+    Unchanged,
+    register,
+    registry,
+    tool,
+)
 from agents.tools import ask as question
 from agents.tools.versions import agent_version
 from checkpoints import gate
-from checkpoints.access import Reason, RunPrincipal, UserPrincipal
+from checkpoints.access import Reason, RunPrincipal, UserPrincipal, unscoped
 from checkpoints.ids import uuid7
 from checkpoints.keys.hierarchy import thread_keys
 from checkpoints.log.append import NewStep, commit, writer
@@ -36,12 +58,75 @@ def book(flight: str, price: Decimal, seats: int = 1, *, key: IdempotencyKey) ->
     return f"{flight} booked under {key}"
 
 
+@tool(effect="external", title="Send to {to}")
+def send(to: str, fields: dict[str, Any]) -> str:
+    """Send these fields."""
+    return f"sent to {to}"
+
+
 @question(title="{question}")
-def ask_traveller(question: str) -> None:
+def ask_traveller(question: str, options: list[str] | None = None) -> None:
     """Ask the traveller."""
 
 
-DESK = Agent("waiting-desk", model="m", system="Book.", tools=[book, ask_traveller])
+class Seat(BaseModel):
+    """Where somebody sits."""
+
+    row: Annotated[int, Field(ge=1, le=40)]
+    letter: Literal["A", "C", "D"]
+    from_day: Annotated[date | None, Field(description="The first day <b>")] = None
+    surcharge: Decimal = Decimal("12.50")
+    wishes: list[str] = []
+
+
+@question(title="Which seat on {flight}?", response=Seat)
+def ask_seat(flight: str) -> None:
+    """Ask which seat."""
+
+
+COSTS: dict[str, Any] = {}  # what becomes of a booth that costs something else by now
+
+
+def _costs_now(what: str, price: Decimal, *, seen: Seen) -> Found:
+    now = COSTS.get(what, str(price))
+    if now == "gone":
+        return Invalid(f"{what} is <b>sold</b> out")
+    if now == "unknown":
+        raise LookupError(what)
+    values = {"price": now, "place": COSTS.get("place", "hall 3")}
+    if Decimal(now) == price:
+        return Unchanged(values)
+    old = seen or {**values, "price": str(price)}
+    text = f"{what} was {price}, is {now}."
+    return Changed(old, values, text, arguments={"price": now})
+
+
+def _letter(what: str, price: Decimal) -> Preview:
+    return Preview.email(
+        to="fair@example.org", subject=f"{what} <b>", body=f"We take it for {price}."
+    )
+
+
+@tool(
+    effect="external",
+    title="Rent {what}, {price}",
+    approve=Rule("rent"),
+    guard=_costs_now,
+    tolerance={"/price": "2%"},
+    preview=_letter,
+    reversible="for 24 hours",
+)
+def rent(what: str, price: Decimal) -> str:
+    """Rent something at a fair."""
+    return f"{what} is ours"
+
+
+DESK = Agent(
+    "waiting-desk",
+    model="m",
+    system="Book.",
+    tools=[book, send, ask_traveller, ask_seat, rent],
+)
 if "waiting-desk" not in registry:
     register(DESK)
 
@@ -116,17 +201,61 @@ def _row(
 
 
 def make_waiting(
-    branch: Branch, owner: UserPrincipal, *calls: tuple[str, dict[str, Any]]
+    branch: Branch,
+    owner: UserPrincipal,
+    *calls: tuple[str, dict[str, Any]],
+    terms: Terms | None = None,
+    risk: str = "",
 ) -> list[Approval]:
-    """A run that asked about these calls (one booking, when none is given)."""
+    """A run that asked about these calls (one booking, when none is given).
+
+    On these terms, by a rule that is called "dear".
+    """
     asked = calls or (("book", GOOD),)
     run = make_run(branch, owner)
     rows = make_calls(run, *asked)
+    demand = Demand(terms, "dear", risk=risk) if terms else None
     requests = [
-        Request(row, DESK.tool(name), arguments)
+        Request(
+            row, DESK.tool(name), arguments, demand, look=_looked(row, name, arguments)
+        )
         for row, (name, arguments) in zip(rows, asked, strict=True)
     ]
     return ask(run, requests)
+
+
+def at_once(*deeds: Callable[[], object]) -> list[object]:
+    """Results of deeds that begin at the same moment, each in a thread; or what of
+    ours it met."""
+    gun = threading.Barrier(len(deeds), timeout=30)
+
+    def do(deed: Callable[[], object]) -> object:
+        try:
+            with unscoped(Reason.TEST):
+                connection.ensure_connection()
+                gun.wait()
+                return deed()
+        except AgentsError as met:
+            return met
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(deeds)) as pool:
+        return list(pool.map(do, deeds))
+
+
+def state_of(approval: Approval) -> tuple[str, str, str]:
+    """Status of request, call and run."""
+    now = Approval.objects.select_related("call", "run").get(pk=approval.pk)
+    return now.status, now.call.status, now.run.status
+
+
+def _looked(row: ToolCall, name: str, arguments: dict[str, Any]) -> Look | None:
+    """As a worker looks before it asks."""
+    declared = DESK.tool(name)
+    if declared.guard is None and declared.preview is None:
+        return None
+    return look(declared, arguments, call=row.pk)
 
 
 def opener_for(run: Run) -> gate.Pass:

@@ -30,6 +30,7 @@ from agents.demo.model import wire
 from checkpoints.db.session import DatabaseRole
 from project.up.processes import dies_with_us
 from tests.llm import ScriptedModel
+from tests.measuring import unwatched
 from tests.roles import as_role
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,11 +132,13 @@ class Desk:
 
     def _start(self, role: DatabaseRole, *command: str) -> None:
         with self.log.open("ab") as log:
+            env = as_role(self.env, role)
             self.processes.append(
                 subprocess.Popen(
                     [sys.executable, *command],
                     cwd=ROOT,
-                    env=as_role(self.env, role),
+                    # Pages are measured where their tests are.
+                    env=unwatched(env) if role is DatabaseRole.WEB else env,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -147,7 +150,7 @@ class Desk:
         done = subprocess.run(
             [sys.executable, "manage.py", *command],
             cwd=ROOT,
-            env=self.env,
+            env=unwatched(self.env),
             capture_output=True,
             text=True,
         )
@@ -169,7 +172,7 @@ class Desk:
 
 
 def eventually(
-    holds: Callable[[], Any], seconds: float = 20.0, said: Callable[[], str] = str
+    holds: Callable[[], Any], seconds: float = PATIENCE, said: Callable[[], str] = str
 ) -> Any:
     """Waits until it holds; gives what it gave."""
     deadline = time.monotonic() + seconds

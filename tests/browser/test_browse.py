@@ -228,7 +228,7 @@ def test_panes_are_shown_one_at_a_time_on_a_phone(trip):
 def test_threads_are_found_by_title(visit):
     page = visit("/threads/", as_="vera")
     page.keyboard.press("/")
-    page.keyboard.type("Tokyo")
+    page.keyboard.type("Signing in Tokyo")
     page.keyboard.press("Enter")
     expect(page.locator("#threads a.t")).to_have_count(1)
     page.keyboard.press("j")

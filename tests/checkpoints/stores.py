@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -48,8 +49,10 @@ def store(request: pytest.FixtureRequest) -> stores.Store:
 
 
 @pytest.fixture
-def small_files() -> Iterator[None]:
+def small_files(monkeypatch) -> Iterator[None]:
     """No file of this process may grow beyond 64 KB, as if the disk were full."""
+    # What it imports would be cut off where it is compiled, for all that come after.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
     yield

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from asgiref.sync import async_to_sync
 from django.db.models import Count
 
 from checkpoints.access import Reason, RunPrincipal, unscoped
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import Unscoped
 from checkpoints.ids import uuid7
 from checkpoints.models import (
@@ -17,6 +20,7 @@ from checkpoints.models import (
     Membership,
     Thread,
 )
+from checkpoints.models.threads import VISIBLE
 from tests.conftest import as_owner
 
 pytestmark = pytest.mark.django_db
@@ -145,6 +149,42 @@ def test_a_groups_thread_is_seen_by_its_members_and_its_owner(
     assert Thread.objects.for_user(alice).exists()
     assert Thread.objects.for_user(bob).exists()
     assert not Thread.objects.for_user(omar).exists()
+
+
+SEEN = Prepared(
+    f"SELECT id FROM {Thread._meta.db_table} thread"  # noqa: S608  # our own names
+    f" WHERE workspace_id = %(workspace)s AND {VISIBLE}"
+)
+
+
+def test_a_statement_of_our_own_shows_the_same_threads(
+    make_thread, workspace, alice, bob, omar
+):
+    with as_owner():
+        group = Group.objects.create(workspace=workspace, name="Travel")
+    for owner in (alice, bob, None):
+        for visibility in Thread.Visibility.values:
+            shared = {"group": group} if visibility == "group" else {}
+            make_thread(owner=owner, visibility=visibility, **shared)
+    counts = []
+    for person, groups in (
+        (alice, {group.pk}),
+        (bob, ()),
+        (omar, ()),
+        (omar, {uuid7()}),
+    ):
+        person = replace(person, groups=frozenset(groups))
+        seen = SEEN.execute(
+            {
+                "workspace": person.workspace_id,
+                "user": person.user_id,
+                "groups": list(map(str, person.groups)),
+            }
+        ).fetchall()
+        threads = Thread.objects.for_user(person).values_list("pk", flat=True)
+        assert {id for (id,) in seen} == set(threads)
+        counts.append(len(seen))
+    assert counts == [7, 5, 3, 3]  # of nine
 
 
 def test_a_run_sees_the_thread_that_it_works_on(make_thread, workspace):

@@ -16,6 +16,7 @@ from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent, AuditLink, AuditPending
 from checkpoints.pure import audit_proof
 from checkpoints.pure.audit_proof import Head
+from tests.elsewhere import uncommitted
 from tests.tampering import tamper
 
 pytestmark = pytest.mark.django_db
@@ -86,22 +87,9 @@ def test_a_batch_is_as_large_as_it_may_be_and_the_rest_follows(alice):
 
 @pytest.mark.django_db(transaction=True)
 def test_an_event_that_commits_late_is_linked_when_it_is_there(alice):
-    begun, written = threading.Event(), threading.Event()
-
-    def write() -> None:
-        with transaction.atomic():
-            audit.record(alice, "late")
-            begun.set()
-            written.wait(10)
-        connection.close()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    begun.wait(10)
-    audit.record(alice, "quick")
-    assert audit_chain.link_pending() == 1
-    written.set()
-    writer.join()
+    with uncommitted(lambda: audit.record(alice, "late")):
+        audit.record(alice, "quick")
+        assert audit_chain.link_pending() == 1
     late, quick = EVENTS.order_by("position")
     assert (late.action, quick.action) == ("late", "quick")
     assert audit_chain.link_pending() == 1
@@ -134,23 +122,9 @@ def test_many_linkers_at_once_make_one_chain(alice, other):
 @pytest.mark.django_db(transaction=True)
 def test_a_linker_does_not_wait_for_another(alice):
     audit.record(alice, "open")
-    holds, go = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with transaction.atomic():
-            assert audit_chain._alone(alice.workspace_id)
-            holds.set()
-            go.wait(10)
-        connection.close()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    holds.wait(10)
-    try:
+    with uncommitted(lambda: audit_chain._alone(alice.workspace_id)) as holder:
         assert audit_chain.link_pending() == 0
-    finally:
-        go.set()
-        holder.join()
+    assert holder.result() is True
     assert audit_chain.link_pending() == 1
 
 

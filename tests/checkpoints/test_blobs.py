@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import connection, transaction
 
 from checkpoints import blobs, gate, stores
 from checkpoints.access import Reason, unscoped
@@ -31,6 +29,7 @@ from checkpoints.pure import ops, refs
 from checkpoints.stores import mark
 from tests.checkpoints.stores import *  # noqa: F403  # fixtures
 from tests.conftest import STATE
+from tests.elsewhere import Elsewhere, uncommitted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("everything_visible")]
 
@@ -344,21 +343,13 @@ def test_a_full_store_loses_nothing(branch, small_files):
 @pytest.mark.django_db(transaction=True)
 def test_two_branches_that_store_the_same_at_once_agree(make_thread, alice):
     branch = make_thread(owner=alice)
-    first, second = threading.Event(), threading.Event()
-    found: list[Blob] = []
 
-    def slowly() -> None:
-        with unscoped(Reason.TEST), transaction.atomic():
-            found.append(blobs.put(branch.thread, b"x", media_type="text/plain"))
-            first.set()
-            second.wait(5)
-        connection.close()
+    def put() -> Blob:
+        with unscoped(Reason.TEST):
+            return blobs.put(branch.thread, b"x", media_type="text/plain")
 
-    thread = threading.Thread(target=slowly)
-    thread.start()
-    assert first.wait(5)
-    threading.Timer(0.3, second.set).start()  # while the put below waits for it
-    found.append(blobs.put(branch.thread, b"x", media_type="text/plain"))
-    thread.join()
-    assert found[0].pk == found[1].pk == Blob.objects.get().pk
+    with uncommitted(put) as first:
+        second = Elsewhere(put)
+        second.wait_until_it_waits()
+    assert first.result().pk == second.result().pk == Blob.objects.get().pk
     assert Checkpoint.objects.count() == 1

@@ -17,7 +17,7 @@ from checkpoints.pure.align import align, moved
 from checkpoints.pure.compare import Change, compare
 from checkpoints.pure.pointer import split
 from checkpoints.pure.text import MAX_WORDS, Hunk, hunks
-from tests.checkpoints.strategies import pairs, values
+from tests.checkpoints.strategies import pairs, states, values
 
 
 @given(pairs)
@@ -245,6 +245,46 @@ def test_hunks_give_back_both_texts(old, new):
     assert bool(hunks(old, new)) == (old != new)
 
 
+@given(pairs)
+def test_the_other_way_round_the_same_is_told_with_sides_changed(pair):
+    before, after = pair
+    turned = {"added": "removed", "removed": "added"}
+
+    def told(changes: list[Change], *, turn: bool = False) -> list[tuple[Any, ...]]:
+        found = []
+        for change in changes:
+            kind = turned.get(change.kind, change.kind) if turn else change.kind
+            places = (
+                None if change.kind == "added" else change.old_path,
+                None if change.kind == "removed" else change.path,
+            )
+            values = codec.text(change.old), codec.text(change.new)
+            if turn:
+                places, values = places[::-1], values[::-1]
+            delta = change.delta and (-change.delta if turn else change.delta)
+            found.append((kind, places, values, delta, change.list_path is None))
+        return sorted(found, key=repr)
+
+    there, back = compare(before, after), compare(after, before)
+    assert told(there) == told(back, turn=True)
+    assert there.unchanged == back.unchanged
+    assert there.unchanged_messages == back.unchanged_messages
+
+
+@given(states, st.lists(values, min_size=1, max_size=4), st.booleans())
+def test_items_appended_are_all_that_is_told(state, more, named):
+    items = [{"id": n, "v": v} for n, v in enumerate(more)] if named else more
+    for old in ([], items[:1], items):
+        before = {**state, "list": old}
+        new = items[len(old) :] if named else items
+        found = compare(before, {**state, "list": [*old, *new]})
+        assert [change.kind for change in found] == ["added"] * len(new)
+        assert [change.path for change in found] == [
+            f"/list/{len(old) + n}" for n in range(len(new))
+        ]
+        assert all(change.appended for change in found)
+
+
 letters = st.lists(st.sampled_from("abcdefgh"), max_size=20)
 
 
@@ -253,6 +293,7 @@ def test_aligned_items_are_equal_and_rise_on_both_sides(old, new):
     pairs = align(old, new)
     assert all(old[i] == new[j] for i, j in pairs)
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
+    assert sorted((j, i) for i, j in align(new, old)) == sorted(pairs)
     shifts = moved(old, new, pairs)
     assert all(old[i] == new[j] for i, j in shifts)
     assert len({i for i, _ in pairs + shifts}) == len(pairs + shifts)

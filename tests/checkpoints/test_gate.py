@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from checkpoints import audit, gate
 from checkpoints.access import Reason, Role, RunPrincipal, SystemPrincipal
+from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import (
     DecryptionError,
     NotPermitted,
@@ -54,6 +55,38 @@ def test_a_member_opens_what_is_shared_with_them(branch, alice, bob, viewer):
         assert pass_.open(branch.thread, "title") == "A trip"
         assert pass_.open(branch, "name") == "main"
         assert head_state(pass_, branch) == STATE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_is_admitted_and_written_down_in_one_statement(
+    branch, run, django_assert_num_queries
+):
+    with django_assert_num_queries(1):
+        pass_ = gate.admit(run, purpose="run", threads=[branch.thread])
+    event = EVENTS.get(action="open")
+    assert (event.purpose, event.via, event.outcome) == ("run", "worker", "ok")
+    assert (event.workspace_id, event.actor_id) == (run.workspace_id, None)
+    assert event.object_id == branch.thread_id
+    assert event.detail == {"run": str(run.run_id), "grant": str(run.grant_id)}
+    assert head_state(pass_, branch) == STATE
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("gone", ["grant", "membership"])
+def test_a_run_that_may_not_is_told_why_and_opens_nothing(branch, run, alice, gone):
+    with as_owner():
+        if gone == "grant":
+            Grant.objects.unscoped(Reason.TEST).filter(pk=run.grant_id).update(
+                revoked_at=ClockTimestamp()
+            )
+        else:
+            Membership.objects.unscoped(Reason.TEST).filter(
+                user_id=alice.user_id
+            ).delete()
+    said = {"grant": "was revoked", "membership": "may no longer operate"}[gone]
+    with pytest.raises(NotPermitted, match=said):
+        gate.admit(run, purpose="run", threads=[branch.thread])
+    assert not EVENTS.filter(action="open").exists()
 
 
 def test_each_opening_is_written_down_before_it_happens(branch, alice):

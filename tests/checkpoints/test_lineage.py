@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.errors import StepNotFound
-from checkpoints.pure.lineage import Line, Stretch, lanes, owner, path
+from checkpoints.pure.lineage import Line, Stretch, cut, lanes, owner, path, shared
 
 
 @st.composite
@@ -100,3 +100,28 @@ def test_the_main_line_is_on_top_and_lanes_are_used_again():
         Line(UUID(int=4), A, 6, 8),
     ]
     assert list(lanes(lines).values()) == [0, 1, 1, 2]
+
+
+@given(trees(), st.data())
+def test_two_ways_share_the_steps_that_both_have_from_the_start(lines, data):
+    by_id = {line.id: line for line in lines}
+
+    def way() -> list[Stretch]:
+        line = data.draw(st.sampled_from(lines))
+        return path(by_id, line.id, data.draw(st.integers(0, line.tip)))
+
+    def steps(of: list[Stretch]) -> list[tuple[UUID, int]]:
+        return [
+            (part.branch, n) for part in of for n in range(part.first, part.last + 1)
+        ]
+
+    one, other = way(), way()
+    common = shared(one, other)
+    assert common == shared(other, one)
+    assert steps(one)[:common] == steps(other)[:common]
+    assert steps(one)[common : common + 1] != steps(other)[common : common + 1] or (
+        common == len(steps(one)) == len(steps(other))
+    )
+    first = data.draw(st.integers(0, 30))
+    last = data.draw(st.integers(first, 40))
+    assert steps(cut(one, first, last)) == steps(one)[first : last + 1]

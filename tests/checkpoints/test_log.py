@@ -26,6 +26,8 @@ from checkpoints.pure import codec, ops
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
 from tests.checkpoints import strategies
+from tests.checkpoints.holding import take
+from tests.elsewhere import Elsewhere
 
 pytestmark = pytest.mark.django_db
 
@@ -220,7 +222,7 @@ def test_a_repeated_request_makes_one_thread_and_one_fork(make_thread, alice, bo
 @pytest.mark.django_db(transaction=True)
 def test_a_request_sent_twice_at_once_makes_one_thread(make_thread, alice):
     key = uuid4()
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=30)
     made: list[Branch] = []
 
     def send() -> None:
@@ -248,7 +250,7 @@ def test_what_is_not_a_repeat_is_a_mistake(make_thread):
 def test_a_holder_that_was_replaced_cannot_append(make_thread, history):
     branch = make_thread()
     stale = writer(branch)
-    assert take(branch) == 1
+    take(branch)
     with pytest.raises(Fenced, match="step 1 was not stored"):
         commit(stale, message("late"))
     branch.refresh_from_db()
@@ -265,21 +267,20 @@ def test_a_head_that_moved_cannot_be_appended_to(make_thread, history):
     assert said(history, branch) == ["first"]
 
 
-def test_a_held_branch_is_not_taken_until_its_lease_lapses(make_thread):
+def test_only_its_last_holder_renews_and_releases_a_branch(make_thread):
     branch = make_thread()
-    assert take(branch) == 1
-    assert take(branch) is None
-    assert BRANCHES.renew(branch.pk, fence=1, lease=-LEASE)
-    assert take(branch) == 2
+    take(branch)
+    assert BRANCHES.renew(branch.pk, fence=1, lease=LEASE)
+    take(branch)
     assert not BRANCHES.renew(branch.pk, fence=1, lease=LEASE)
     assert not BRANCHES.release(branch.pk, fence=1)
     assert BRANCHES.release(branch.pk, fence=2)
-    assert take(branch) == 3
+    assert not BRANCHES.renew(branch.pk, fence=2, lease=LEASE)  # nobody holds it
 
 
 def test_each_step_renews_the_lease(make_thread):
     branch = make_thread()
-    take(branch, lease=timedelta(seconds=1))
+    take(branch, timedelta(seconds=1))
     branch.refresh_from_db()
     before = branch.lease_until
     commit(writer(branch, lease=LEASE), message("a"))
@@ -311,7 +312,7 @@ def test_whether_a_commit_in_doubt_got_through(make_thread):
 def test_of_many_writers_at_once_one_wins_each_step(make_thread, history):
     branch = make_thread()
     won: list[int] = []
-    start = threading.Barrier(6)
+    start = threading.Barrier(6, timeout=30)
 
     def race(number: int) -> None:
         start.wait()
@@ -340,25 +341,11 @@ def test_a_commit_on_its_way_is_waited_for(make_thread):
     """The lock on the branch, without which an own commit would look absent."""
     branch = make_thread()
     at, step = writer(branch), message("slow")
-    asked = threading.Event()
-    answers: list[bool] = []
-
-    def ask() -> None:
-        try:
-            asked.set()
-            answers.append(committed(at, step.id))
-        finally:
-            connections.close_all()
-
-    asker = threading.Thread(target=ask)
     with transaction.atomic():
         commit(at, step)
-        asker.start()
-        asked.wait()
-        asker.join(timeout=0.2)
-        assert asker.is_alive()
-    asker.join()
-    assert answers == [True]
+        asks = Elsewhere(lambda: committed(at, step.id))
+        asks.wait_until_it_waits()
+    assert asks.result() is True
 
 
 def test_what_goes_with_a_step_is_undone_with_it(make_thread, history):
@@ -457,10 +444,6 @@ def head(branch: Branch) -> Checkpoint:
 
 def reread(branch: Branch) -> Branch:
     return BRANCHES.get(pk=branch.pk)
-
-
-def take(branch: Branch, lease: timedelta = LEASE) -> int | None:
-    return BRANCHES.take(branch.pk, holder=uuid4(), worker="w", lease=lease)
 
 
 def rows_of(branch: Branch) -> list[object]:

@@ -16,6 +16,7 @@ PARTS = 4  # so that several processes may share them
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.django_db(transaction=True)
 def test_the_log_agrees_with_a_plain_model(part, workspace, alice, settings, tmp_path):

@@ -21,7 +21,6 @@ from checkpoints.log.restore import restore
 from checkpoints.models import (
     Archive,
     AuditEvent,
-    Branch,
     Checkpoint,
     CheckpointDelta,
     DataKey,
@@ -35,6 +34,7 @@ from checkpoints.models import (
 )
 from checkpoints.stores import configured
 from tests.checkpoints.archives import age, graced, grow, say, states, stored
+from tests.checkpoints.holding import take
 from tests.conftest import as_owner
 from tests.tampering import tamper
 
@@ -123,7 +123,7 @@ def test_what_is_not_over_protects(old, make_thread):
 def test_a_branch_that_is_held_protects(old):
     archived = archive.write(old.pk)
     branch = old.branches.earliest("created_at")
-    Branch.objects.take(branch.pk, holder=branch.pk, worker="w", lease=timedelta(1))
+    take(branch)
     with pytest.raises(NotPermitted, match="not over"):
         expire.prune(archived)
 

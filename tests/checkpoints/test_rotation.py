@@ -13,7 +13,12 @@ from django.db import connection
 
 from checkpoints import clock, gate
 from checkpoints.access import Reason
-from checkpoints.errors import DecryptionError, Shredded, UnknownKey
+from checkpoints.errors import (
+    DecryptionError,
+    KeysUnavailable,
+    Shredded,
+    UnknownKey,
+)
 from checkpoints.ids import uuid7
 from checkpoints.keys import hierarchy, material, rewrap, rotation
 from checkpoints.keys.keyring import Keyring
@@ -182,6 +187,57 @@ def test_swapped_rows_are_named_and_left_as_they_are(two, settings):
     tally = rewrap_all()
     assert (tally.due, tally.done, len(tally.failed)) == (3, 0, 3)
     assert all("does not open" in line for line in tally.failed)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.owner  # `manage.py keys` asks outside a transaction, with nothing to tell
+def test_each_batch_is_written_while_the_next_one_is_wrapped(settings):
+    settings.KEY_ENCRYPTION_KEYS = {"old": OLD}
+    made = [make_workspace(f"w{number}") for number in range(6)]
+    settings.KEY_ENCRYPTION_KEYS = {"new": NEW, "old": OLD}
+    hierarchy.forget()
+    seen: list[tuple[int, int]] = []
+    tally = rewrap.rewrap(batch=2, progress=lambda *of: seen.append(of))
+    assert (tally.due, tally.done, tally.failed) == (6, 6, [])
+    assert [seen[0], seen[-1]] == [(0, 6), (6, 6)]
+    assert sorted(seen) == seen
+    assert keks() == {"kek:keyring:new:1"}
+    assert len(events("key_rewrap")) == 6
+    settings.KEY_ENCRYPTION_KEYS = {"new": NEW}
+    hierarchy.forget()
+    for one in made:
+        hierarchy.workspace_mac(one.pk, "index")
+
+
+class Fleeting(Keyring):
+    """Answers twice, and then is away."""
+
+    met = 0
+
+    def wrap(self, items):
+        Fleeting.met += 1
+        if Fleeting.met > 2:
+            raise KeysUnavailable("It is away.")
+        return super().wrap(items)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.owner  # as above
+def test_what_is_on_its_way_when_the_service_goes_away_is_stored(settings):
+    settings.KEY_ENCRYPTION_KEYS = {"old": OLD}
+    for number in range(6):
+        make_workspace(f"w{number}")
+    settings.KEY_ENCRYPTION_KEYS = {"new": NEW, "old": OLD}
+    settings.KEY_PROVIDERS = [f"{__name__}.Fleeting"]
+    Fleeting.met = 0
+    with pytest.raises(KeysUnavailable):
+        rewrap.rewrap(batch=2)
+    left = rewrap.outdated().values_list("pk", flat=True)
+    changed = {event.object_id for event in events("key_rewrap")}
+    assert (len(left), len(changed), changed & set(left)) == (2, 4, set())
+    settings.KEY_PROVIDERS = ["checkpoints.keys.keyring.Keyring"]
+    assert rewrap.rewrap(batch=2).done == 2
+    assert keks() == {"kek:keyring:new:1"}
 
 
 class Meddling(Keyring):

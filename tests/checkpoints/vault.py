@@ -26,7 +26,7 @@ from checkpoints.keys.providers import Plain, Wrapped
 
 TOKEN = "s.test"
 KEY = "holdpoint"
-PATIENCE = 5.0  # seconds
+PATIENCE = 30.0  # seconds
 
 
 class Transit:

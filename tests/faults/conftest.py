@@ -22,6 +22,7 @@ from checkpoints.models import Branch
 from tests.faults import judge
 from tests.faults.people import People, Script
 from tests.workers.conftest import (
+    PATIENCE,
     ROOT,
     Workers,
     begin,
@@ -122,7 +123,7 @@ class Storm:
         """What is wrong once everything had the time to come to an end."""
         self.stopped = [(0.0, pid) for _, pid in self.stopped]
         self._wake_stopped()
-        wait_until(self._quiet)
+        wait_until(self._quiet, 3 * PATIENCE)
         return judge.findings(
             ledger=self.server.ledger(), log=self.nursery.log, memory=self.memory
         )

@@ -62,7 +62,7 @@ def main(file: Path) -> None:
         os.write(1, f"{said}\n".encode())
 
     for pair in json.loads(file.read_text()):
-        barrier = threading.Barrier(2)
+        barrier = threading.Barrier(2, timeout=30)
         threads = [threading.Thread(target=told, args=order) for order in pair]
         for thread in threads:
             thread.start()

@@ -54,56 +54,39 @@ CLAIM = Mutant(
     (
         Change(
             "agents/runs/claim.py",
-            "status__in=[Run.Status.READY, Run.Status.RUNNING]",
-            "status__isnull=False",
-            times=2,
+            "status IN ('ready', 'running')",
+            "status IS NOT NULL",
         ),
     ),
 )
-_DECIDE = "agents/approvals/decide.py"
-_BRANCH = """\
-    branch = Branch.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    if branch.filter(pk=approval.branch_id).first() is None:
-        raise NotEligible("This thread is not shared with you.")
-"""
-_ROW = """\
-    row = Approval.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    found = row.get(pk=approval.pk)
-"""
-_RUN = """\
-    run = Run.objects.for_user(by).select_for_update(no_key=True, of=("self",))
-    live = run.get(pk=approval.run_id).is_live
-"""
+_LOCKED = "agents/approvals/lock.py"
+_LOCK = "FOR NO KEY UPDATE OF branch, run, asked"
 # What is missing shows when two meet, so each takes its time.
-_SLOWLY = "import time\n{0}time.sleep(0.05)\n{0}"
+_SLOWLY = "import time\n{0}time.sleep(0.6)\n{0}"
 ORDER = Mutant(
     "the order of the locks",
     (
         Change(
-            _DECIDE,
-            _BRANCH + _RUN + _ROW,
-            f"{_ROW}    {_SLOWLY.format('    ').rstrip(' ')}{_RUN}{_BRANCH}",
+            _LOCKED,
+            "    found = _LOCK.execute(",
+            "    own = Approval.objects.for_user(by).select_for_update(of=('self',))\n"
+            f"    own.get(pk=approval.pk)\n    {_SLOWLY.format('    ')}"
+            "found = _LOCK.execute(",
         ),
     ),
 )
-_PENDING = "        if Approval.objects.pending().filter(run=run).exists():\n"
+_WAKE = "    woken = _WAKE.row("
 LOCKS = Mutant(
     "the locks of a decision",
     (
-        Change(
-            _DECIDE,
-            _BRANCH + _RUN,
-            "    live = Run.objects.for_user(by).get(pk=approval.run_id).is_live\n",
-        ),
+        Change(_LOCKED, _LOCK, "FOR NO KEY UPDATE OF asked", times=2),
         Change(
             "agents/wake.py",
             'Run.objects.select_for_update(no_key=True, of=("self",))',
             "Run.objects.all()",
         ),
         Change(
-            "agents/wake.py",
-            _PENDING,
-            f"        {_SLOWLY.format('        ')}{_PENDING.lstrip(' ')}",
+            "agents/wake.py", _WAKE, f"    {_SLOWLY.format('    ')}{_WAKE.lstrip(' ')}"
         ),
     ),
 )

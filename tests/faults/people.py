@@ -37,7 +37,7 @@ PLANS = {
     "ask": ("question", {"question": "{}?"}),
     "send": ("send", {"text": "{}"}),
 }
-UNDER_WAY = timedelta(seconds=1)  # a request that a dead process had sent
+UNDER_WAY = timedelta(seconds=2)  # a request that a dead process had sent
 WORDS = [*PLANS, "two", "book", "hold"]
 
 

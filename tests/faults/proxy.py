@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,11 +13,8 @@ from django.db import connection
 from checkpoints.pure.envelope import MAGIC
 
 PORT = "5432"
-# Of the protocol: a statement that is given a name, and one that is executed by it.
-_PLAN = re.compile(
-    rb"P....(\w+)\0[^\0]*INSERT INTO checkpoints_checkpoint\b", re.DOTALL
-)
-_BOUND = re.compile(rb"B....\0(\w+)\0", re.DOTALL)
+# Of the protocol: what was executed takes effect. It may come in a piece of its own.
+_SYNC = b"S\0\0\0\4"
 
 
 class Wire:
@@ -29,6 +25,7 @@ class Wire:
         self.then: Callable[[], object] = lambda: None  # once it is cut
         self.delivered = True  # whether the COMMIT that is cut still gets through
         self.cuts = 0
+        self.said = b""  # in the transaction that is about to be committed
         self._server = server
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(folder / f".s.PGSQL.{PORT}"))
@@ -55,6 +52,7 @@ class _Pair:
     ) -> None:
         self._wire, self._client, self._server = wire, client, server
         self._begun = False
+        self._said = b""
         self._muted, self._answered = threading.Event(), threading.Event()
 
     def ask(self) -> None:
@@ -68,6 +66,10 @@ class _Pair:
 
     def _commits(self, sent: bytes) -> bool:
         """At the end of a transaction, and at a step that is one by itself."""
+        if b"BEGIN" in sent or not self._begun:
+            self._said = b""
+        self._said += sent
+        self._wire.said = self._said
         ends = b"COMMIT\0" in sent
         alone = MAGIC in sent and not self._begun
         if b"BEGIN" in sent:
@@ -92,8 +94,8 @@ class _Pair:
         wire.cuts += 1
         self._muted.set()
         if wire.delivered:
-            self._server.sendall(sent)
-            self._answered.wait(10)
+            self._server.sendall(sent if sent.endswith(_SYNC) else sent + _SYNC)
+            assert self._answered.wait(30), "PostgreSQL did not answer the commit"
         self._server.shutdown(socket.SHUT_RDWR)
         wire.then()
         self._client.shutdown(socket.SHUT_RDWR)

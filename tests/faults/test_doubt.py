@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from django.db import connection
 from django.db.models import F
 
 from agents.models import ToolCall
-from agents.runs import runner
+from agents.runs import progress, runner, start
 from checkpoints.access import Reason
+from checkpoints.db.session import DatabaseRole
 from checkpoints.models import Branch
 from tests.faults.proxy import wired
 from tests.workers.conftest import kinds, pending
@@ -54,19 +56,15 @@ def test_an_intent_in_doubt_is_looked_for_before_the_call(
     server.will_call("c1", "send", text="Goodbye")
     server.will_say("Sent.")
     run = begin()
-    answers = iter([False, True])  # stopped once the reply is stored
-    runner.work(run.pk, stopping=lambda: next(answers))
+    proposed = ToolCall.objects.filter(run=run)  # with the reply, in one commit
+    runner.work(run.pk, stopping=proposed.exists)
     wire.delivered = delivered
-    commits = iter(range(100))
-    wire.cut = lambda: next(commits) == INTENT
+    wire.cut = lambda: b"WITH begun AS" in wire.said  # it is intended
     runner.work(run.pk)
     run.refresh_from_db()
     assert (wire.cuts, run.status) == (1, "succeeded")
     assert ToolCall.objects.get(run=run).attempts == 1
     assert len(server.ledger("emails")) == 1
-
-
-INTENT = 2  # the commits of a claim: taken, admitted, intended
 
 
 @pytest.mark.parametrize("delivered", [True, False])
@@ -99,6 +97,111 @@ def test_the_end_of_a_run_in_doubt_is_its_end(wire, begin, server, delivered):
     run.refresh_from_db()
     assert (wire.cuts, run.status) == (1, "succeeded")
     assert kinds(run) == ["input", "model"]
+
+
+@pytest.fixture
+def unhurried(wire, monkeypatch):
+    """However long a step takes here, the next one begins while it is on its way.
+
+    As in a worker that has credentials of its own: nothing has to be told first.
+    """
+    monkeypatch.setattr(progress, "FRESH", 60)
+    settings, was = connection.settings_dict, connection.settings_dict["USER"]
+    connection.close()
+    settings["USER"] = DatabaseRole.WORKER.in_postgres
+    yield
+    connection.close()
+    settings["USER"] = was
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("commits", [6, 7])  # until a reply is cut off, or a result
+def test_a_step_that_the_next_has_gone_on_from_is_stored_once(
+    wire, begin, server, unhurried, delivered, commits
+):
+    """Its answer is missed when the next step has been made already."""
+    for n in range(4):
+        server.will_call(f"c{n}", "look", what=str(n))
+    server.will_call("c4", "send", text="Goodbye")
+    server.will_say("Sent.")
+    run = begin()
+    wire.delivered = delivered
+    left = count(commits, -1)
+    wire.cut = lambda: next(left) == 0
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert (wire.cuts, run.status) == (1, "succeeded")
+    assert kinds(run) == ["input", *["model", "tool"] * 5, "model"]
+    assert (run.steps, run.branch.fence) == (11, 1)
+    assert len(server.requests) == 6
+    assert len(server.ledger("emails")) == 1
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_what_came_of_a_call_is_stored_though_the_loss_is_met_elsewhere(
+    wire, begin, server, alice, unhurried, delivered
+):
+    """By who looks for messages, while the step with the result is on its way."""
+    server.will_call("c1", "send", text="Goodbye")
+    server.will_say("Sent.")
+    run = begin()
+    said: list[object] = []
+
+    def cut() -> bool:
+        if len(server.requests) == 1 and not said:  # the reply is being stored
+            said.append(None)
+            said.append(start.send_message(run.branch, message="Well?", by=alice))
+            connection.close()  # this thread's own
+        return bool(server.ledger("emails"))
+
+    wire.delivered, wire.cut = delivered, cut
+    runner.work(run.pk)
+    call = ToolCall.objects.get(run=run)
+    assert (wire.cuts, call.status) == (1, "succeeded")
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert kinds(run) == ["input", "model", "tool", "input", "model"]
+    assert len(server.ledger("emails")) == 1
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_a_large_value_in_doubt_is_stored_once(
+    wire, begin, server, unhurried, delivered
+):
+    server.will_call("c1", "fetch", size=100_000)
+    server.will_call("c2", "fetch", size=200_000)
+    server.will_say("Fetched.")
+    run = begin()
+    wire.delivered = delivered
+    wire.cut = lambda: len(server.requests) == 2 and b"_blob" in wire.said
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert (wire.cuts, run.status) == (1, "succeeded")
+    assert kinds(run) == ["input", *["model", "tool"] * 2, "model"]
+    assert run.branch.fence == 1
+
+
+def test_nothing_with_effects_follows_a_step_that_is_not_stored(
+    wire, begin, server, unhurried
+):
+    server.will_call("c1", "look", what="the weather")
+    server.will_call("c2", "send", text="Goodbye")
+    run = begin()
+
+    def another_takes_it() -> None:
+        Branch.objects.unscoped(Reason.TEST).update(
+            fence=F("fence") + 1, worker="another"
+        )
+        connection.close()
+
+    wire.delivered = False
+    wire.cut = lambda: len(server.requests) == 2  # the reply that asks for it
+    wire.then = another_takes_it
+    runner.work(run.pk)
+    assert wire.cuts == 1
+    assert kinds(run) == ["input", "model", "tool"]
+    assert not server.ledger("emails")
 
 
 def test_whoever_lost_the_branch_in_the_meantime_stops(wire, begin, server, settings):

@@ -7,7 +7,11 @@ import pytest
 from agents.models import Run
 from tests.faults.conftest import FAULTS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.unmeasured,
+]
 
 KILLS = 130  # a storm; there are four, for two processors to share
 

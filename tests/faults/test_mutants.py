@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,28 @@ import pytest
 
 from agents import queue
 from agents.models import Run
+from checkpoints import clock
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch
 from tests.faults import journal, judge
 from tests.faults.conftest import Nursery
 from tests.faults.mutants import CLAIM, FENCE, LOCKS, ORDER, Mutant
 from tests.faults.people import Script
-from tests.workers.conftest import ROOT, ended, pending, surroundings, wait_until
+from tests.workers.conftest import (
+    PATIENCE,
+    ROOT,
+    ended,
+    idle_since,
+    pending,
+    surroundings,
+    wait_until,
+)
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.unmeasured,
+]
 
 
 def as_it_is_and(mutant: Mutant) -> Any:
@@ -44,23 +59,42 @@ def nursery(transactional_db, server, settings, tmp_path, tree):
     running.stop()
 
 
+class HeldBack(Script):
+    """Answers the first two requests when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.may_go = (threading.Event(), threading.Event())
+
+    def __call__(self, body):
+        self.asked += 1
+        if self.asked <= len(self.may_go):
+            assert self.may_go[self.asked - 1].wait(PATIENCE)
+        return super().__call__(body)
+
+
 @as_it_is_and(FENCE)
 def test_a_holder_that_wakes_up_late_appends_nothing(mutant, nursery, begin, server):
     memory = judge.Memory()
-    server.services.answer = Script()
-    # So that it is stopped within its call of the model, and its successor is there
-    # still when it goes on.
-    server.fault("slow", times=None, seconds=1.0)
+    server.services.answer = answers = HeldBack()
     first = nursery.start(1)
     run = begin("trip 1: look")
-    wait_until(lambda: journal.read(nursery.log)[0])
-    time.sleep(0.3)
+    wait_until(lambda: answers.asked == 1)
     [late] = nursery.children(first)
     os.kill(late, signal.SIGSTOP)
     Branch.objects.update(lease_until=ClockTimestamp())
     nursery.start(1)
-    wait_until(lambda: len(journal.read(nursery.log)[0]) == 2)
+    wait_until(lambda: answers.asked == 2)  # its successor is at the same step
+    answers.may_go[0].set()
+    time.sleep(0.2)  # the answer waits for it, or comes soon
+    woken = clock.now()
     os.kill(late, signal.SIGCONT)
+    if mutant is None:
+        wait_until(lambda: idle_since(woken, late))
+    else:
+        wait_until(lambda: journal.read(nursery.log)[1])
+    answers.may_go[1].set()
     wait_until(lambda: ended(run))
     found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
     assert bool(found) == (mutant is not None), found
@@ -70,14 +104,33 @@ def test_a_holder_that_wakes_up_late_appends_nothing(mutant, nursery, begin, ser
 def test_what_is_over_is_not_begun_again(mutant, nursery, begin, server):
     memory = judge.Memory()
     server.services.answer = Script()
-    nursery.start(1)
+    pool = nursery.start(1)
     run = begin("trip 1: look")
     wait_until(lambda: ended(run))
     memory.look()
     queue.ring(run.pk, fence=0, n=1000)  # delivered once more
     following = begin("trip 2: look")
     wait_until(lambda: ended(following))
-    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+
+    def findings():
+        return judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+
+    if mutant is None:
+        # What is ready is taken before what rings: who is idle has heard both. But a
+        # worker that has just taken a ring from the queue seems idle for a moment.
+        with queue.connect(timeout=5) as redis:
+            wait_until(lambda: not queue.queue(redis).count)
+        heard = clock.now()
+        [worker] = nursery.children(pool)
+        wait_until(lambda: idle_since(heard, worker))
+    else:
+        # Whoever takes what is ready in a ring's stead drops it: so it is delivered again.
+        for again in range(1001, 1007):
+            with suppress(AssertionError):
+                wait_until(findings, 10)
+                break
+            queue.ring(run.pk, fence=0, n=again)
+    found = findings()
     assert bool(found) == (mutant is not None), found
 
 

@@ -11,7 +11,11 @@ from checkpoints.models import Branch, Checkpoint
 from tests.faults.people import Script
 from tests.workers.conftest import ended, kinds, pending, wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.unmeasured,
+]
 
 
 def test_a_decision_whose_process_dies_before_it_rings_is_found_and_acted_on(

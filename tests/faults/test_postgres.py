@@ -10,7 +10,11 @@ from tests.faults.cluster import own_cluster
 from tests.faults.conftest import FAULTS, Nursery
 from tests.workers.conftest import surroundings
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.unmeasured,
+]
 
 CRASHES = 20
 

@@ -29,6 +29,7 @@ AIRLINE = Path(__file__).parents[3] / "shared" / "data" / "airline"
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slow,
+    pytest.mark.unmeasured,
     pytest.mark.skipif(not AIRLINE.is_dir(), reason="the recordings are not here"),
 ]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.pages.compare.rows import by_path
 from agents.pages.thread.cards import card, messages, summary, unchanged
 from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import diff_view
 from agents.pages.thread.inspector import leaves, matches
 from agents.pages.thread.panel import additions
+from agents.pure.noise import quiet, told
 from checkpoints.pure import ops
 from checkpoints.pure.compare import compare
 from tests.checkpoints.strategies import values as json_values
@@ -51,6 +53,20 @@ def test_any_two_states_have_a_diff(before, after):
     for entry in view.entries:
         assert len(entry.pairs) >= 1
         assert unchanged(messages(before), messages(after)) >= 0
+
+
+@given(states, states)
+def test_any_two_states_have_a_diff_without_their_ids(before, after):
+    view = diff_view(compare(quiet(before), quiet(after)))
+    assert bool(view.entries) is bool(compare(quiet(before), quiet(after)))
+
+
+@given(states, states)
+def test_any_two_steps_have_a_diff_of_what_they_did(before, after):
+    did = [told(ops.diff({}, state)) for state in (before, after)]
+    view = diff_view(by_path(compare(*did)))
+    assert bool(view.entries) is bool(compare(*did))
+    assert all(entry.path.startswith("/") for entry in view.entries)
 
 
 @given(states)

@@ -20,6 +20,8 @@ from django.test import AsyncClient
 
 from agents.models import Decision
 from agents.pages.audit.find import ACTIONS, OBJECTS
+from agents.pure.policies import ASKS
+from agents.pure.policy_text import OUTCOMES
 from checkpoints import audit, audit_chain, gate
 from checkpoints.access import Reason, Role
 from checkpoints.ids import uuid7
@@ -221,6 +223,12 @@ def test_every_action_that_is_recorded_can_be_asked_for():
         *(f"ask_{what}" for what in RetentionTask.What),
         *Decision.Verdict,
         *("login", "logout", "pin", "unpin", "hold", "lift"),
+        *(kind for kind in OUTCOMES if kind not in ASKS),  # of a policy
+        *(
+            "begin",
+            "execute",
+        ),  # by the statement that begins a call, or keeps its result
+        *("channel_on", "channel_off", "deliver_retry", "deliver_leave", "break_glass"),
     }
     for path in (*ROOT.rglob("agents/**/*.py"), *ROOT.rglob("checkpoints/**/*.py")):
         if "tests" not in path.parts:
@@ -241,7 +249,9 @@ def recorded_in(path: Path) -> Iterator[str]:
                     args=[_, ast.Constant(value=str(action)), *_],
                 )
                 | ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="audit"), attr="record_each"),
+                    func=ast.Attribute(
+                        value=ast.Name(id="audit"), attr="record_each" | "record_beside"
+                    ),
                     args=[ast.Constant(value=str(action)), *_],
                 )
             ):
@@ -253,9 +263,17 @@ def recorded_in(path: Path) -> Iterator[str]:
                 )
                 | ast.Call(
                     func=ast.Name(id="_record"),
+                    args=[_, _, ast.Constant(value=str(action))],
+                )
+                | ast.Call(
+                    func=ast.Name(id="_record"),
+                    args=[_, ast.Constant(value=str(action))],
+                )
+                | ast.Call(
+                    func=ast.Name(id="_record"),
                     args=[ast.Constant(value=str(action)), *_],
                 )
-            ):  # the admin's, and of halts
+            ):  # the admin's, of halts, and of who looks after requests
                 yield action
 
 

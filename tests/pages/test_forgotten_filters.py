@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from django.db import ProgrammingError, connection, transaction
 from django.test import Client
 
 from checkpoints import access
 from checkpoints.access import Reason
+from checkpoints.compiled import Compiled
 from checkpoints.db.session import DatabaseRole, acting_as, enter
 from checkpoints.models import Thread, Workspace
 from checkpoints.models.threads import ThreadQuerySet
@@ -106,6 +109,10 @@ def remove_filters(monkeypatch) -> None:
         monkeypatch.setattr(
             queryset, "for_user", lambda self, principal: self._scoped("forgotten")
         )
+    # What was compiled with the filters is not asked now, nor later what is without.
+    for each in gc.get_objects():
+        if type(each) is Compiled:  # asks nothing of what is lazy
+            monkeypatch.setattr(each, "_statements", {})
 
 
 # What a session is told, and forgets

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from agents.models import Agent, Run
+from agents.models import Agent, Approval, Run, ToolCall
 from checkpoints.access import Reason
-from checkpoints.models import Branch, Checkpoint
-from tests.pages.conftest import ASKED, SYSTEM
+from checkpoints.models import (
+    Branch,
+    Checkpoint,
+    CheckpointDelta,
+    Thread,
+    ThreadInput,
+)
+from tests.pages.conftest import ASKED, SYSTEM, append, result
 from tests.pages.test_thread_page import text
 
 
-@pytest.fixture
-def form(trip):
+def unchanged(**more):
     """The fields of the form for step 2, as a browser sends them when nothing changed."""
     return {
         "name": "quote-twice",
@@ -24,9 +29,16 @@ def form(trip):
         "temperature": "0",
         "top_p": "",
         "seed": "7",
+        "path": "",
         "request_key": str(uuid4()),
         "do": "create",
+        **more,
     }
+
+
+@pytest.fixture
+def form(trip):
+    return unchanged()
 
 
 @pytest.fixture
@@ -43,10 +55,22 @@ def forks(trip):
 
 
 def frozen(trip):
-    """The source's rows, byte for byte."""
-    steps = Checkpoint.objects.unscoped(Reason.TEST).filter(branch=trip.branch)
-    branch = Branch.objects.unscoped(Reason.TEST).filter(pk=trip.branch.pk)
-    return [*steps.order_by("step").values(), *branch.values()]
+    """The source's rows in every table that has any, byte for byte."""
+    of_branch = {"branch": trip.branch}
+    rows = [
+        Branch.objects.unscoped(Reason.TEST).filter(pk=trip.branch.pk),
+        Thread.objects.unscoped(Reason.TEST).filter(pk=trip.thread.pk),
+        CheckpointDelta.objects.unscoped(Reason.TEST).filter(
+            checkpoint__branch=trip.branch
+        ),
+        *(
+            model.objects.unscoped(Reason.TEST).filter(**of_branch)
+            for model in (Checkpoint, Run, ToolCall, Approval, ThreadInput)
+        ),
+    ]
+    found = [list(each.order_by("pk").values()) for each in rows]
+    assert all(found[:6])
+    return found
 
 
 def test_the_form_starts_with_the_sources_values(browser, trip, alice, page):
@@ -187,3 +211,124 @@ def test_a_choice_that_is_none_of_ours_is_refused(browser, trip, alice, page, fo
     response = browser(alice).post(page, form | {"calls": "yolo"})
     assert response.status_code == 422
     assert not forks(trip).exists()
+
+
+@pytest.fixture
+def one_call(trip):
+    return f"call-{trip.calls['quote'].pk}"
+
+
+def test_each_recorded_call_is_listed_and_may_be_chosen_for(
+    browser, trip, alice, form, one_call
+):
+    page = f"{trip.page()}fork/{trip.at(1)}/"
+    shown = text(browser(alice).get(page))
+    assert "Quote TP 209" in shown
+    assert f'name="{one_call}"' in shown
+    assert browser(alice).post(page, form | {one_call: "recorded"}).status_code == 303
+    made = forks(trip).get()
+    assert made.call_choices == {str(trip.calls["quote"].pk): "recorded"}
+    shown = text(browser(alice).get(trip.page(), {"branch": made.pk}))
+    assert "effects: recorded results, 1 call otherwise" in shown
+
+
+def test_a_choice_for_a_call_is_kept_where_something_else_is_wrong(
+    browser, trip, alice, form, one_call
+):
+    page = f"{trip.page()}fork/{trip.at(1)}/"
+    response = browser(alice).post(page, form | {one_call: "recorded", "seed": "x"})
+    assert response.status_code == 422
+    assert 'value="recorded" selected' in response.content.decode()
+
+
+@pytest.mark.parametrize("call", ["call-", "call-no", f"call-{UUID(int=7)}"])
+def test_a_call_that_the_source_did_not_record_has_no_choice(
+    browser, trip, alice, page, form, call
+):
+    response = browser(alice).post(page, form | {call: "recorded"})
+    assert response.status_code == 422
+    assert not forks(trip).exists()
+
+
+def test_live_is_not_offered_to_who_may_not_approve(
+    browser, trip, alice, omar, page, form
+):
+    assert 'name="calls" value="live"' in text(browser(alice).get(page))
+    assert 'name="calls" value="live"' not in text(browser(omar).get(page))
+    response = browser(omar).post(page, form | {"calls": "live"})
+    assert response.status_code == 422
+    assert "right to approve" in response.content.decode()
+    assert not forks(trip).exists()
+
+
+@pytest.fixture
+def booked(trip):
+    """The trip after its booking was approved and made."""
+    booked = result("book_flight", "Booked.")
+    append(trip.branch, booked)
+    ToolCall.objects.unscoped(Reason.TEST).filter(pk=trip.calls["book"].pk).update(
+        status="succeeded", result_checkpoint_id=booked.id
+    )
+    Approval.objects.unscoped(Reason.TEST).update(status="approved")
+    return trip
+
+
+def test_a_request_is_decided_differently_from_its_interrupts_step(
+    browser, booked, omar, form
+):
+    shown = text(browser(omar).get(booked.page(4)))
+    assert "Decide differently" in shown
+    page = f"{booked.page()}fork/{booked.at(4)}/"
+    field = f"call-{booked.calls['book'].pk}"
+    shown = text(browser(omar).get(page))
+    assert f"{booked.approval}, approved in the source" in shown
+    assert f'name="{field}" value="live">' in shown  # not of itself
+    again = text(browser(omar).get(page, {"again": "1"}))
+    assert f'name="{field}" value="live" checked>' in again
+    # Who may not approve can have it asked again: that is all that it does.
+    assert browser(omar).post(page, form | {field: "live"}).status_code == 303
+    made = forks(booked).get()
+    assert made.call_choices == {str(booked.calls["book"].pk): "live"}
+    assert not Approval.objects.unscoped(Reason.TEST).filter(branch=made).exists()
+
+
+def test_another_steps_page_has_nothing_to_decide(browser, booked, alice):
+    shown = text(browser(alice).get(f"{booked.page()}fork/{booked.at(2)}/"))
+    assert "Decide it differently" not in shown
+
+
+def test_a_double_click_on_three_makes_three(browser, trip, alice, page, form):
+    client = browser(alice)
+    form["repeat"] = "3"
+    first, second = client.post(page, form), client.post(page, form)
+    assert first["Location"] == second["Location"]
+    assert forks(trip).count() == 3
+    shown = text(client.get(trip.page()))
+    for name in ("quote-twice 1", "quote-twice 2", "quote-twice 3"):
+        assert name in shown
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("repeat", "0", "greater than or equal to 1"),
+        ("repeat", "11", "less than or equal to 10"),
+        ("max_cost", "-1", "greater than or equal to"),
+        ("max_cost", "1", "Nothing runs yet"),
+        ("reapply", "on", "Nothing runs yet"),
+    ],
+)
+def test_what_the_run_cannot_do_stands_by_its_field(
+    browser, trip, alice, page, form, field, value, said
+):
+    form[field] = value
+    response = browser(alice).post(page, form)
+    assert response.status_code == 422
+    assert said in response.content.decode()
+    assert not forks(trip).exists()
+
+
+def test_the_list_of_messages_is_no_list_of_notices(browser, trip, alice, page):
+    """Django has a word of its own for what it tells people: `messages`."""
+    shown = browser(alice).get(page)
+    assert list(shown.context["messages"]) == []

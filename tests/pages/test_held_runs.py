@@ -29,6 +29,7 @@ def test_a_run_is_paused_and_resumed_where_it_is_shown(browser, trip, alice):
     shown = press(client, trip.run, "pause")
     assert "Paused." in shown
     assert resume in shown  # the thread's page
+    assert "paused, waits for a person" in shown
     assert "paused by a person" in page(client)
     assert "It is paused already" in press(client, trip.run, "pause")
     assert "The run goes on." in press(client, trip.run, "resume")

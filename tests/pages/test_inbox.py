@@ -118,6 +118,37 @@ def test_the_second_person_reads_who_decided(signed_in, alice, bob, booking):
     assert Decision.objects.unscoped(Reason.TEST).count() == 1
 
 
+@pytest.mark.parametrize(
+    ("decision", "typed"),
+    [("approve", {}), ("reject", {"reason": "Too dear."})],
+)
+def test_a_form_that_is_sent_twice_is_one_decision(
+    signed_in, alice, booking, decision, typed
+):
+    client = signed_in(alice)
+    for _ in range(2):
+        answer = decide(client, booking, decision, **typed)
+        assert answer.status_code == 303
+        page = client.get(answer["Location"]).content.decode()
+        assert "toast" in page
+        assert "approved this" not in page
+        assert "rejected this" not in page
+    assert Decision.objects.unscoped(Reason.TEST).count() == 1
+
+
+def test_another_form_of_the_same_person_has_lost_to_the_first(
+    signed_in, alice, booking
+):
+    client = signed_in(alice)
+    decide(client, booking, "reject", reason="Too dear.")
+    for decision, typed in (("reject", {"reason": "No."}), ("approve", {})):
+        posted = form(booking, decision, **typed)
+        htmx = {"HX-Request": "true"}
+        answer = client.post(f"/inbox/{booking.pk}/decide", posted, headers=htmx)
+        assert answer.status_code == 409
+    assert Decision.objects.unscoped(Reason.TEST).count() == 1
+
+
 def test_without_script_the_second_person_reads_it_too(signed_in, alice, bob, booking):
     approve(booking, seen=booking.as_shown(), by=alice)
     client = signed_in(bob)
@@ -177,6 +208,26 @@ def test_a_question_is_answered_in_words(signed_in, alice, question):
     assert "Approve and run" not in page
     decide(client, question, "respond", response="Aisle, please.")
     assert fresh(question).status == "responded"
+
+
+def test_an_answer_that_the_agent_offers_is_given_with_one_click(
+    signed_in, alice, make_thread
+):
+    asked = {"question": "Seat?", "options": ["Aisle", "Window <b>"]}
+    (one,) = make_waiting(make_thread(owner=alice), alice, ("ask_traveller", asked))
+    client = signed_in(alice)
+    page = client.get(f"/inbox/{one.pk}/").content.decode()
+    assert 'name="option" value="Window &lt;b&gt;"' in page
+    decide(client, one, "respond", option="Window <b>", response="")
+    assert fresh(one).status == "responded"
+    page = client.get(f"/inbox/{one.pk}/").content.decode()
+    assert "Window &lt;b&gt;" in page.partition('id="apr-log"')[2]
+
+
+def test_a_rejection_stops_the_run_as_well_when_told_so(signed_in, alice, booking):
+    decide(signed_in(alice), booking, "reject", reason="No more of this.", stop="1")
+    assert fresh(booking).status == "rejected"
+    assert fresh(booking).run.status == Run.Status.CANCELLED
 
 
 def test_an_empty_answer_is_refused_beside_its_field(signed_in, alice, question):
@@ -284,6 +335,8 @@ def test_the_inbox_takes_the_same_number_of_queries_for_any_length(
 
 
 # Session and person 2, membership and groups 2, list 1, request 1, each opening's
-# right, visibility, access row (3) and key 6, that the keys still stand 2, decisions 1,
-# the right to decide 1, counts of the navigation 2.
-QUERIES = 23
+# right and visibility, access row and key 3 each, that a key still stands 1, decisions 1,
+# the right to decide 1, whether it may be remembered 2 (policies, the right again), a
+# snooze 1, its log 1, notes 1, similar decisions 1, the time 1, counts of the tabs 1 and
+# of the navigation 1, what can be filtered by 2.
+QUERIES = 26

@@ -57,7 +57,9 @@ def test_another_token_gets_a_404(client: Client, settings, sent):
 
 def test_nobody_works_and_nothing_happens(scrape):
     found = scrape()
-    assert found['holdpoint_runs{status="ready"}'] == 0
+    assert found['holdpoint_runs{status="ready",queue="agents"}'] == 0
+    assert found['holdpoint_queue_workers{queue="agents"}'] == 0
+    assert found['holdpoint_rings{queue="agents"}'] >= 0
     assert found['holdpoint_workers{state="idle"}'] == 0
     assert found["holdpoint_redis_up"] == 1
     assert "holdpoint_sweep_age_seconds" not in found
@@ -70,12 +72,15 @@ def test_runs_of_every_workspace_are_counted(scrape, trip, make_trip, alice):
     runs.filter(pk=make_trip(alice).run.pk).update(
         status="failed", finished_at=clock.now(), error_class="model_unreachable"
     )
+    runs.filter(pk=make_trip(alice).run.pk).update(status="ready", queue="slow")
     found = scrape()
-    assert found['holdpoint_runs{status="waiting"}'] == 1
-    assert found['holdpoint_runs{status="ready"}'] == 1
-    assert 90 <= found["holdpoint_oldest_ready_seconds"] < 120
+    assert found['holdpoint_runs{status="waiting",queue="agents"}'] == 1
+    assert found['holdpoint_runs{status="ready",queue="agents"}'] == 1
+    assert found['holdpoint_runs{status="ready",queue="slow"}'] == 1
+    assert 90 <= found['holdpoint_oldest_ready_seconds{queue="agents"}'] < 120
+    assert found['holdpoint_oldest_ready_seconds{queue="slow"}'] < 60
     assert found['holdpoint_runs_failed_hour{error_class="model_unreachable"}'] == 1
-    assert found["holdpoint_approvals_pending"] == 3
+    assert found["holdpoint_approvals_pending"] == 4
     assert found["holdpoint_steps_5m"] > 10
     assert found['holdpoint_step_seconds_5m{quantile="0.95"}'] == pytest.approx(1.1)
 
@@ -90,6 +95,7 @@ def test_each_worker_has_its_series(scrape):
     assert found['holdpoint_worker_turns_total{worker="h:1:one"}'] == 7
     assert found['holdpoint_worker_memory_bytes{worker="h:1:one"}'] > 1e6
     assert found['holdpoint_workers{state="busy"}'] == 1
+    assert found['holdpoint_queue_workers{queue="agents"}'] == 2
     assert found["holdpoint_sweep_age_seconds"] < 10
     assert not [name for name in found if "gone" in name]
 
@@ -98,7 +104,7 @@ def test_without_redis_it_says_so(scrape, settings):
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     found = scrape()
     assert found["holdpoint_redis_up"] == 0
-    assert "holdpoint_rings" not in found
+    assert not [name for name in found if name.startswith("holdpoint_rings")]
 
 
 def test_it_reports_workers_the_reaper_and_what_waits_for_them(
@@ -124,4 +130,9 @@ def test_it_reports_workers_the_reaper_and_what_waits_for_them(
     assert said["reaper"]["last_sweep_s"] < 10
     assert 90 <= said["reaper"]["overdue_s"] < 120
     assert 90 <= said["runs"].pop("oldest_ready_s") < 120
-    assert said["runs"] == {"ready": 1, "running": 0, "waiting": 1, "later": 1}
+    counts = {"ready": 1, "running": 0, "waiting": 1, "later": 1}
+    assert said["runs"] == counts
+    [(name, line)] = said["queues"].items()
+    assert 90 <= line.pop("oldest_ready_s") < 120
+    assert (name, line.pop("rings") >= 0) == ("agents", True)
+    assert line == {**counts, "workers": 1}

@@ -19,6 +19,7 @@ from redis import Redis
 from rq.registry import FailedJobRegistry
 
 from agents import queue
+from agents.pure.queues import QUEUE
 
 PAGES = [
     "home",
@@ -31,7 +32,7 @@ PAGES = [
     "deferred_jobs",
     "workers",
 ]
-NAME = queue.QUEUE
+NAME = QUEUE
 
 
 @pytest.fixture

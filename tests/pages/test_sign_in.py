@@ -36,6 +36,12 @@ def said(response) -> str:
     return response.content.decode()
 
 
+def test_a_name_that_is_not_the_servers_is_no_riddle(client):
+    answer = client.get("/login", headers={"host": "elsewhere.example"})
+    assert answer.status_code == 400
+    assert "its setting ALLOWED_HOSTS" in said(answer)
+
+
 def fail(name: str, times: int, **more: str) -> None:
     for _ in range(times):
         assert enter(name, "wrong", **more).status_code == 200

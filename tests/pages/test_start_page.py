@@ -94,9 +94,21 @@ def test_a_thread_is_not_shared_with_a_group_by_one_outside_it(send, alice, grou
 def test_an_agent_that_is_switched_off_is_not_started(send, alice):
     send(alice)
     Agent.objects.unscoped(Reason.TEST).update(enabled=False)
-    answer = send(alice)
-    assert answer.status_code == 403
-    assert "switched off" in answer.content.decode()
+    answer = send(alice, title="Board week")
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert "trip-planner is switched off in this workspace" in page
+    assert "Board week" in page
+    assert threads().count() == 1
+
+
+def test_an_agent_that_is_switched_off_is_not_offered(browser, send, alice):
+    radio = 'value="trip-planner"'
+    send(alice)
+    assert radio in browser(alice).get("/runs/new").content.decode()
+    Agent.objects.unscoped(Reason.TEST).update(enabled=False)
+    page = browser(alice).get("/runs/new").content.decode()
+    assert radio not in page
 
 
 def test_a_viewer_is_told_who_can(send, viewer):

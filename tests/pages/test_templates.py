@@ -10,6 +10,7 @@ from django.conf import settings
 from django.template import Library
 from django.template.loader import get_template
 
+from agents.pages import signs
 from agents.templatetags import holdpoint
 
 ROOT: Path = settings.BASE_DIR
@@ -53,7 +54,7 @@ def test_every_icon_is_in_the_sprite():
     sources = "".join(path.read_text() for path in TEMPLATES)
     used = set(re.findall(r'{% icon "([^"]+)"', sources))
     used |= set(re.findall(r'_empty\.html" with icon="([^"]+)"', sources))
-    for looks in (holdpoint.STATUS, holdpoint.RISK, holdpoint.EFFECT):
+    for looks in (signs.STATUS, signs.RISK, signs.EFFECT):
         used |= {look.sign for look in looks.values()}
     assert used <= drawn, used - drawn
 

@@ -21,6 +21,8 @@ GETS = [
     "/f/threads/{thread}/scrub",
     "/f/threads/{thread}/live",
     "/f/threads/{thread}/live/{step}",
+    "/threads/{thread}/history",
+    "/threads/{thread}/search",
 ]
 POSTS = ["/threads/{thread}/message", "/threads/{thread}/fork/{step}/"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from uuid import uuid4
 
 import pytest
@@ -18,13 +19,16 @@ def rows(page):
 
 
 def test_a_row_says_what_stands_where(browser, trip, alice):
+    Run.objects.unscoped(Reason.TEST).update(cost=Decimal("0.006"), tokens=3_840)
     page = text(browser(alice).get("/threads/"))
     assert rows(page) == [str(trip.thread.pk)]
     assert "Board week New York" in page
     assert "Book TP 209" in page  # the newest step of the branch that is at work
     assert "trip-planner" in page
     assert "$0.006" in page
-    assert "<rect" in page
+    assert "3.8k" in page
+    assert 'path d="M0.0 18v-' in page
+    assert 'aria-label="Last 5 steps, the longest 1.1s"' in page
 
 
 def test_an_empty_list_says_how_to_begin(browser, alice):

@@ -76,7 +76,7 @@ def test_nothing_that_is_stored_gives_the_token(admin):
         ({"scopes": "read"}, "Name the program"),
         ({"name": "x" * 61, "scopes": "read"}, "at most 60 characters"),
         ({"name": "n"}, "Choose at least one"),
-        ({"name": "n", "scopes": "decide"}, "decide is not one of"),
+        ({"name": "n", "scopes": "everything"}, "everything is not one of"),
         ({"name": "n", "scopes": "read", "days": "0"}, "At least 1 day"),
         ({"name": "n", "scopes": "read", "days": "99999"}, "At most 3650 days"),
         ({"name": "n", "scopes": "read", "days": "x"}, "whole number of days"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -51,6 +52,32 @@ def test_values_are_read_as_what_they_are(monkeypatch):
     assert env.number("THING", 15, least=1) == 30
     monkeypatch.setenv("THING", " a, b ,,c")
     assert env.names("THING") == ["a", "b", "c"]
+
+
+def test_apps_are_packages_or_their_configurations(monkeypatch):
+    monkeypatch.setenv("THING", "agents, agents.apps.AgentsConfig")
+    assert env.apps("THING") == ["agents", "agents.apps.AgentsConfig"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["nowhere", "agents.nowhere", "nowhere.at.all", "agents.nowhere.Config"],
+)
+def test_an_app_that_is_not_there_is_named(monkeypatch, path):
+    monkeypatch.setenv("THING", f"agents,{path}")
+    with pytest.raises(
+        ImproperlyConfigured, match=re.escape(f"THING names {path!r}, but")
+    ):
+        env.apps("THING")
+
+
+def test_a_package_that_lacks_something_says_what(monkeypatch, tmp_path):
+    (tmp_path / "lacking").mkdir()
+    (tmp_path / "lacking" / "__init__.py").write_text("import what_it_lacks")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("THING", "lacking.agents")
+    with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
+        env.apps("THING")
 
 
 @pytest.mark.parametrize("value", ["yes", "true", "1"])

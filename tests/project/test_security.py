@@ -96,8 +96,9 @@ def test_the_asgi_application_answers(monkeypatch):
             },
         )
         await browser.send_input({"type": "http.request", "body": b""})
-        status: int = (await browser.receive_output())["status"]
-        await browser.wait()
+        # The first request of a process imports every page.
+        status: int = (await browser.receive_output(timeout=60))["status"]
+        await browser.wait(timeout=60)
         return status
 
     # In a thread of its own: Playwright keeps a loop in the main one.

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ import pytest
 from django.db import connection
 
 from agents import queue
-from agents.models import Approval, Run
+from agents.models import Approval, Run, Worker
 from agents.runs import reaper, runner, start
 from checkpoints.access import Reason, unscoped
 from checkpoints.db.session import DatabaseRole
@@ -40,7 +41,7 @@ def own_redis(settings) -> None:
     """A Redis database of this pytest process's own: here, rings have listeners."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) + 1
     settings.REDIS_URL = f"{settings.REDIS_URL.partition('?')[0]}?db={number}"
-    with queue.connect(timeout=1) as redis:
+    with queue.connect(timeout=10) as redis:
         redis.flushdb()
 
 
@@ -106,6 +107,12 @@ def ended(run: Run) -> bool:
     return not run.is_live
 
 
+def idle_since(moment: datetime, pid: int) -> bool:
+    """Whether that worker has said since then that it is at nothing."""
+    idle = Worker.objects.present().filter(pid=pid, busy_since=None)
+    return idle.filter(beat_at__gt=moment).exists()
+
+
 class Workers:
     """`manage.py worker` processes on the test database."""
 
@@ -161,7 +168,7 @@ class Workers:
         return False
 
     def forget_rings(self) -> None:
-        with queue.connect(timeout=1) as redis:
+        with queue.connect(timeout=10) as redis:
             redis.flushdb()
 
     def stop(self) -> None:

@@ -25,7 +25,7 @@ from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.blobs import Contents
 from checkpoints.log.hydrate import read
-from checkpoints.models import Branch, Checkpoint, Membership, Thread
+from checkpoints.models import Branch, Checkpoint, Membership, Remark, Thread
 from tests.conftest import as_owner
 from tests.workers import leaks
 from tests.workers.conftest import wait_until
@@ -139,6 +139,8 @@ def live_through_everything(
         "c2", "book", item=birds.text("proposed"), price="1300", reason=birds["why"]
     )
     server.will_call("c3", "book", item=birds.text("refused"), price="1400")
+    server.charge({birds.text("guarded"): {"any": {"price": "gone"}}})
+    server.will_call("c3b", "reserve", item=birds.text("guarded"), price="1400")
     server.will_call("c4", "question", question=birds.text("question"))
     server.will_call_all(
         ("c5", "look", {"what": birds.text("looked up")}),
@@ -169,6 +171,7 @@ def live_through_everything(
     edit = {"arg/item": birds.text("edited"), "arg/price": "1350"}
     decide(alice, run, "edit", decision="edit", **edit)
     decide(alice, run, "reject", decision="reject", reason=birds.text("reason"))
+    decide(alice, run, "reject", decision="reject", reason=birds.text("sold out"))
     decide(alice, run, "", decision="respond", response=birds.text("response"))
     over(run, "succeeded")
 
@@ -204,6 +207,17 @@ def live_through_everything(
     alice.send("/cancel$")
     over(forked, "cancelled")
 
+    # Say something beside it, and take some of it back.
+    remark(alice, run, "note", birds.text("note"), about="step")
+    remark(alice, run, "note", birds.text("hasty note"))
+    row = Remark.objects.filter(kind="note").latest("created_at")
+    remark(alice, run, "remove", remark=str(row.pk))
+    remark(alice, run, "label", birds["label"])
+    remark(alice, run, "bad", birds.text("reason of a verdict"), about="branch")
+    remark(alice, run, "label", birds.text("long label"))
+    assert alice.status == 422
+    alice.open(f"/threads/{run.thread_id}/remarks")
+
     # Look at everything.
     for tab in ("diff", "state", "messages", "context", "effects", "raw"):
         alice.open(f"/threads/{run.thread_id}/?tab={tab}")
@@ -228,6 +242,18 @@ def decide(alice: Visitor, run: Run, sheet: str, **values: str) -> None:
 def say(alice: Visitor, run: Run, message: str) -> None:
     alice.open(f"/threads/{run.thread_id}/")
     alice.send("/message$", message=message)
+
+
+def remark(
+    alice: Visitor,
+    run: Run,
+    do: str,
+    text: str = "",
+    about: str = "thread",
+    **more: str,
+) -> None:
+    alice.open(f"/threads/{run.thread_id}/")
+    alice.send("/remarks", do=do, text=text, about=about, **more)
 
 
 def newest(run: Run) -> Run:
@@ -264,8 +290,8 @@ def chat_log(birds: Canaries, tmp_path: Any) -> Any:
     return path
 
 
-# What was typed but never taken.
-NOT_STORED = {"mistake", "mistaken", "searched"}
+# What was typed but never taken, or was taken back.
+NOT_STORED = {"mistake", "mistaken", "searched", "hasty note", "long label"}
 
 
 def assert_all_are_stored(birds: Canaries) -> None:
@@ -309,6 +335,8 @@ def everything_opened() -> Iterator[str]:
                 for name in ("title", "arguments", "effective", "reason", "result"):
                     if hasattr(row, name):
                         yield json.dumps(opened.open(row, name), ensure_ascii=False)
+            for said in thread.remarks.all():
+                yield json.dumps(opened.open(said, "text"), ensure_ascii=False)
             for approval in thread.approvals.all():
                 for decision in approval.decisions.all():
                     yield json.dumps(opened.open(decision, "content"))

@@ -9,9 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.approvals import decide
-from agents.models import Run
+from agents.models import Run, ToolCall
 from agents.runs import control, reaper, runner, start
-from agents.runs.claim import claim
+from agents.runs.claim import claim, give_back
 from checkpoints.access import Role
 from checkpoints.errors import NotPermitted
 from checkpoints.models import AuditEvent, Workspace
@@ -42,6 +42,15 @@ def test_a_paused_run_is_not_taken_and_goes_on_when_it_is_resumed(
     assert not control.pause(run, by=alice)  # it is over
     done = AuditEvent.objects.filter(action__in=["pause", "resume"])
     assert done.count() == 2
+
+
+def test_a_paused_run_that_is_cancelled_is_over_and_not_resumed(begin, alice):
+    run = begin()
+    control.pause(run, by=alice)
+    start.cancel(run, by=alice)
+    assert not control.resume(run, by=alice)
+    assert status_of(run) == "cancelled"
+    assert not AuditEvent.objects.filter(action="resume").exists()
 
 
 def test_a_decision_about_a_paused_run_is_kept_until_it_is_resumed(
@@ -91,6 +100,25 @@ def test_a_paused_run_can_be_cancelled(begin, alice):
     assert status_of(run) == "cancelled"
 
 
+@pytest.mark.parametrize("end", ["lets go", "dies"])
+def test_a_run_that_is_held_and_then_cancelled_is_over_once_its_worker_is_gone(
+    begin, alice, end
+):
+    run = begin()
+    taken = claim(run.pk, "w")
+    assert taken is not None
+    control.pause(run, by=alice)
+    assert start.cancel(run, by=alice)
+    assert status_of(run) == "running"  # it was asked to stop
+    if end == "lets go":  # it had looked a moment before
+        give_back(taken, blameless=True)
+    else:
+        assert reaper.end_leases("w") == 1
+    assert status_of(run) == "cancelled"
+    run.branch.refresh_from_db()
+    assert run.branch.holder is None
+
+
 def test_the_kill_switch_stops_all_runs_and_nothing_is_lost(begin, work, server, alice):
     server.will_say("Hello.")
     admin = replace(alice, role=Role.ADMIN)
@@ -125,11 +153,11 @@ def test_the_kill_switch_is_a_command_too(workspace):
     said = StringIO()
     for more in ([], [], ["--lift"], ["--lift"]):
         call_command("halt", workspace.slug, *more, stdout=said)
-    assert [line.split(" ", 1)[1] for line in said.getvalue().splitlines()] == [
-        "is halted.",
-        "was halted already.",
-        "goes on.",
-        "was not halted.",
+    assert said.getvalue().splitlines() == [
+        f"All runs of {workspace.slug} stop after their step, and none starts, until --lift.",
+        f"All runs of {workspace.slug} are stopped already.",
+        f"Runs of {workspace.slug} go on.",
+        f"Runs of {workspace.slug} were not stopped.",
     ]
     with pytest.raises(CommandError, match="No workspace is called 'nowhere'"):
         call_command("halt", "nowhere")
@@ -137,18 +165,36 @@ def test_the_kill_switch_is_a_command_too(workspace):
 
 @pytest.mark.django_db(transaction=True)
 def test_workers_leave_a_run_between_two_steps(begin, workers, server, alice):
-    server.will_call("c", "wait", seconds=2)
+    server.will_call("c", "book", item="hotel", price="1")
     server.will_call("d", "send", text="hi")
     server.will_say("Sent.")
+    server.ledger_fault("slow", times=1, seconds=3)
+    workers.start()
+    run = begin()
+    wait_until(lambda: ToolCall.objects.filter(run=run, status="executing").exists())
+    control.halt(alice.workspace_id, by=None)
+    wait_until(lambda: status_of(run) == "ready")
+    assert kinds(run)[-1] == "tool"  # what had begun is stored
+    assert len(server.ledger()) == 1
+    assert Workspace.objects.get(pk=alice.workspace_id).halted_at is not None
+    control.lift(alice.workspace_id, by=None)
+    wait_until(lambda: ended(run))
+    assert run.status == "succeeded"
+    assert len(server.ledger()) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_call_without_effects_is_given_up_and_made_again(
+    begin, workers, server, alice
+):
+    server.will_call("c", "wait", seconds=4)
+    server.will_say("Waited.")
     workers.start()
     run = begin()
     wait_until(lambda: kinds(run)[-1] == "model")
     control.halt(alice.workspace_id, by=None)
     wait_until(lambda: status_of(run) == "ready")
-    assert kinds(run)[-1] == "tool"  # what had begun is stored
-    assert server.ledger() == []
-    assert Workspace.objects.get(pk=alice.workspace_id).halted_at is not None
+    assert kinds(run)[-1] == "model"  # a read is given up, and made anew
     control.lift(alice.workspace_id, by=None)
     wait_until(lambda: ended(run))
-    assert run.status == "succeeded"
-    assert len(server.ledger()) == 1
+    assert kinds(run) == ["input", "model", "tool", "model"]

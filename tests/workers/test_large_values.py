@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,15 @@ URL = f"data:image/png;base64,{b64encode(PNG).decode()}"
 @contextlib.contextmanager
 def full_disk() -> Iterator[None]:
     """No file of this process may grow beyond 64 KB."""
+    # What it imports would be cut off where it is compiled, for all that come after.
+    compiles, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = compiles
 
 
 def sent(server, place: int) -> str:

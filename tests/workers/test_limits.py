@@ -102,9 +102,9 @@ def test_a_limit_in_dollars_is_not_passed_by_a_model_whose_price_nobody_knows(
 
 
 def test_a_run_stops_when_it_worked_for_too_long(run_of, work, server):
-    server.will_call("c", "wait", seconds=1)
+    server.will_call("c", "wait", seconds=5)
     run = run_of("quick")
-    Run.objects.filter(pk=run.pk).update(worked=timedelta(seconds=59))
+    Run.objects.filter(pk=run.pk).update(worked=timedelta(seconds=56))
     work()
     run.refresh_from_db()
     assert (run.status, run.error_class) == ("failed", "too_long")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -12,13 +13,16 @@ import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 
+from agents import models
 from agents.approvals import decide
 from agents.errors import AlreadyDecided, BadDeclaration, BranchBusy
 from agents.models import Approval, Run, ToolCall
 from agents.pages.thread.rights import composer
 from agents.pages.thread.subject import load, queued
-from agents.runs import finish, runner, start
+from agents.runs import finish, reaper, runner, start
 from agents.runs.claim import claim
+from agents.runs.heartbeat import Heartbeat
+from agents.runs.progress import Progress
 from agents.tools import Agent
 from checkpoints import gate
 from checkpoints.log import hydrate
@@ -30,6 +34,7 @@ from tests.workers.web import Visitor, web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 MESSAGES = 100
 NUMBERED = re.compile(r"message \d{3}\b")
 ROW = re.compile(r'id="step-(\d+)".*?<span class="l"[^>]*>(.*?)</span>', re.DOTALL)
@@ -54,6 +59,7 @@ def post(visitor: Visitor, form: dict[str, str]) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.unmeasured
 def test_a_hundred_messages_sent_at_once_are_on_every_page_once(
     workers, begin, server, alice, tmp_path
 ):
@@ -242,18 +248,74 @@ def test_who_cancels_an_interrupted_run_stops_what_would_follow(
     assert said(bob, run.branch) == ["Book it.", "Wait.", "Go on."]
 
 
+def test_messages_that_an_interrupted_run_has_taken_in_are_answered(
+    server, work, alice, bob
+):
+    """The second comes after the worker saw that nobody had, and before it reads them."""
+    server.will_say("Hello.")
+    run = begin_at("test-interrupt", alice)
+    work()
+    start.send_message(run.branch, message="A train.", by=alice)
+    second = Run.objects.get(branch=run.branch, status="ready")
+    held = claim(second.pk, "w")
+    assert held is not None
+    with Heartbeat(held) as heart:
+        start.send_message(run.branch, message="No, a bus.", by=bob)
+        runner.Runner(held, Progress(held), lambda: False).go(heart)
+    assert not ThreadInput.objects.undelivered().exists()
+    server.will_say("A bus.")
+    work()
+    runs = Run.objects.filter(branch=run.branch).order_by("created_at")
+    assert [each.status for each in runs] == ["succeeded", "cancelled", "succeeded"]
+    assert runs[2].started_by_id == bob.user_id
+    assert kinds(run)[2:] == ["input", "input", "error", "model"]
+
+
+@pytest.mark.parametrize("swept", [True, False])
+def test_a_message_is_answered_though_the_worker_that_it_interrupts_dies(
+    server, work, alice, bob, swept
+):
+    run = begin_at("test-interrupt", alice)
+    assert claim(run.pk, "w") is not None
+    start.send_message(run.branch, message="No, a bus.", by=bob)
+    if swept:
+        assert reaper.end_leases("w") == 1
+    else:  # the next worker is sooner than the reaper
+        Branch.objects.filter(pk=run.branch_id).update(lease_until=LONG_AGO)
+        runner.work(run.pk)
+    server.will_say("A bus.")
+    work()
+    runs = Run.objects.filter(branch=run.branch).order_by("created_at")
+    assert [each.status for each in runs] == ["cancelled", "succeeded"]
+    assert said(bob, run.branch) == ["Book it.", "No, a bus."]
+    assert len(server.requests) == 1
+
+
+def test_a_supervisor_without_the_agent_leaves_an_interrupted_run_to_who_has_it(
+    server, work, alice, bob
+):
+    run = begin_at("test-interrupt", alice)
+    assert claim(run.pk, "w") is not None
+    start.send_message(run.branch, message="No, a bus.", by=bob)
+    agent = models.Agent.objects.get(versions__runs=run)
+    models.Agent.objects.filter(pk=agent.pk).update(name="not-here")
+    assert reaper.end_leases("w") == 1
+    run.refresh_from_db()
+    assert (run.status, run.cancel_requested) == ("ready", True)
+    models.Agent.objects.filter(pk=agent.pk).update(name=agent.name)
+    server.will_say("A bus.")
+    work()
+    runs = Run.objects.filter(branch=run.branch).order_by("created_at")
+    assert [each.status for each in runs] == ["cancelled", "succeeded"]
+
+
 def test_an_interrupted_call_with_effects_is_not_made_again(server, alice, bob):
     """A worker finds the message between two steps; what it did stays done."""
     server.will_call("c1", "look", what="LIS")
     run = begin_at("test-interrupt", alice)
-    runner.work(run.pk, stopping=_after(2))
+    runner.work(run.pk, stopping=lambda: kinds(run)[-1] == "tool")
     start.send_message(run.branch, message="Enough.", by=bob)
     run.refresh_from_db()
     assert (run.status, run.error_class) == ("cancelled", "interrupted")
     call = ToolCall.objects.get(run=run)
     assert call.status in ("succeeded", "superseded")
-
-
-def _after(steps: int) -> Any:
-    asked = iter([False] * steps)
-    return lambda: next(asked, True)

@@ -17,7 +17,11 @@ from project.up.paths import Problem
 from project.up.valkey import Valkey
 from tests.workers.conftest import ended, kinds, wait_until
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow,
+    pytest.mark.unmeasured,
+]
 
 
 class OwnRedis:
@@ -75,7 +79,7 @@ def test_a_redis_that_is_emptied_again_and_again_loses_no_run(
     server.will_say("Done.")
     runs = [begin("one")]
     while not ended(runs[0]):
-        with queue.connect(timeout=1) as connection:
+        with queue.connect(timeout=10) as connection:
             connection.flushall()
         time.sleep(0.05)
     assert kinds(runs[0]) == ["input", "model", *["tool"] * 5, "model"]

@@ -49,6 +49,7 @@ def test_a_worker_packs_what_fills(make_thread, workers, said):
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.unmeasured
 def test_a_packer_that_is_killed_loses_nothing(
     make_thread, workers, said, history, tmp_path, point
 ):
@@ -69,7 +70,7 @@ def test_a_packer_that_is_killed_loses_nothing(
 def test_of_two_packers_each_segment_is_written_by_one(make_thread, said):
     branch = make_thread()
     grow(branch, 200)
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=PATIENCE)
     written: list[int] = []
 
     def race() -> None:

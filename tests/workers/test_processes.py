@@ -12,10 +12,18 @@ from pathlib import Path
 import pytest
 
 from agents.approvals import decide
-from agents.models import Run
+from agents.models import Run, Worker
 from agents.runs import start
+from checkpoints import clock
 from checkpoints.models import Checkpoint
-from tests.workers.conftest import PATIENCE, ended, kinds, pending, wait_until
+from tests.workers.conftest import (
+    PATIENCE,
+    ended,
+    idle_since,
+    kinds,
+    pending,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -64,6 +72,7 @@ def script(server, name: str) -> None:
 EXPECTED = ["input", *["model", "tool"] * TURNS, "model"]
 
 
+@pytest.mark.unmeasured
 def test_killed_again_and_again_no_step_is_lost_and_each_booking_is_made_once(
     workers, begin, server
 ):
@@ -108,6 +117,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.unmeasured
 def test_killed_once_at_every_point_a_run_books_once_and_waits_through_restarts(
     workers, begin, server, bob, tmp_path
 ):
@@ -138,6 +148,7 @@ def test_killed_once_at_every_point_a_run_books_once_and_waits_through_restarts(
     assert applied == ["hotel", "flight"]
 
 
+@pytest.mark.unmeasured
 def test_what_must_not_happen_twice_is_left_to_a_person(
     workers, begin, server, bob, tmp_path
 ):
@@ -167,6 +178,7 @@ def test_what_must_not_happen_twice_is_left_to_a_person(
 
 
 @pytest.mark.parametrize("point", ["after intent", "after effect"])
+@pytest.mark.unmeasured
 def test_a_tool_that_can_find_out_is_asked_what_came_of_its_call(
     workers, begin, server, tmp_path, history, point
 ):
@@ -184,6 +196,7 @@ def test_a_tool_that_can_find_out_is_asked_what_came_of_its_call(
     assert found_out == (point == "after effect")
 
 
+@pytest.mark.unmeasured
 def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
     server.will_call_all(
         ("c1", "wait", {"seconds": 1.0}), ("c2", "book", {"item": "x", "price": "1"})
@@ -196,8 +209,10 @@ def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
     os.kill(slow, signal.SIGSTOP)
     workers.start(LEASE_SECONDS="1")
     wait_until(lambda: ended(run))
+    woken = clock.now()
     os.kill(slow, signal.SIGCONT)
-    time.sleep(1.5)  # it wakes, finds itself fenced, and leaves everything alone
+    # It finds itself fenced, and leaves everything alone.
+    wait_until(lambda: idle_since(woken, slow))
     run.refresh_from_db()
     assert run.status == "succeeded"
     assert kinds(run) == ["input", "model", "tool", "tool", "model"]
@@ -209,10 +224,39 @@ def test_a_holder_that_was_only_slow_is_fenced(workers, begin, server):
     wait_until(lambda: ended(following))
 
 
+def test_a_holder_that_froze_inside_a_transaction_keeps_no_locks(
+    workers, begin, server, bob, tmp_path
+):
+    server.will_call("c1", "book", item="flight", price="1200")
+    server.will_say("Booked.")
+    supervisor = workers.start(
+        LEASE_SECONDS="1",
+        HOLDPOINT_FAILPOINTS="before ask",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+        HOLDPOINT_FAILPOINTS_SIGNAL="SIGSTOP",
+    )
+    run = begin()
+    wait_until((tmp_path / "before ask").exists)
+    [frozen] = workers.children(supervisor)
+    workers.start(LEASE_SECONDS="1")
+    (asked,) = wait_until(lambda: pending(run))  # PostgreSQL ended its transaction
+    assert kinds(run) == ["input", "model", "interrupt"]
+    os.kill(frozen, signal.SIGCONT)
+    wait_until(lambda: "a commit is in doubt" in workers.log.read_text())
+    time.sleep(0.5)  # it looks, finds itself fenced, and leaves everything alone
+    assert pending(run) == [asked]
+    assert "failed for a reason of ours" not in workers.log.read_text()
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    wait_until(lambda: ended(run))
+    assert run.status == "succeeded"
+    assert kinds(run) == ["input", "model", "interrupt", "decision", "tool", "model"]
+    assert len(server.ledger()) == 1
+
+
 def test_a_long_call_keeps_its_lease(workers, begin, server):
-    server.will_call("c1", "wait", seconds=3.0)
+    server.will_call("c1", "wait", seconds=7.0)
     server.will_say("Done.")
-    workers.start(pool=2, LEASE_SECONDS="1")
+    workers.start(pool=2, LEASE_SECONDS="3")
     run = begin()
     wait_until(lambda: ended(run))
     assert run.status == "succeeded"
@@ -242,8 +286,8 @@ def test_told_to_stop_a_worker_leaves_its_run_between_two_steps(workers, begin, 
 
 def test_an_idle_pool_stops_quickly_and_its_children_die_with_it(workers):
     idle = workers.start(pool=2)
-    children = wait_until(lambda: workers.children(idle)[1:] and workers.children(idle))
-    time.sleep(0.5)
+    wait_until(lambda: Worker.objects.present().count() == 2)
+    children = workers.children(idle)
     idle.send_signal(signal.SIGINT)
     assert idle.wait(PATIENCE) == 0
     assert all(map(gone, children))

@@ -20,7 +20,7 @@ from agents.runs.ledger import Ledger
 from checkpoints.access import Reason, unscoped
 from checkpoints.errors import Fenced
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
-from tests.workers.conftest import kinds, pending
+from tests.workers.conftest import PATIENCE, kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,7 +29,7 @@ RACERS = 4
 
 def at_once(act: Callable[[], Any], racers: int = RACERS) -> list[Any]:
     """What each racer got: a value, or the exception it met."""
-    barrier = threading.Barrier(racers)
+    barrier = threading.Barrier(racers, timeout=PATIENCE)
     got: list[Any] = []
 
     def race() -> None:
@@ -133,15 +133,16 @@ def test_of_many_workers_one_gets_the_run(begin):
 def test_of_two_holders_that_judged_a_call_alike_one_makes_it(begin, server):
     server.will_call("c1", "send", text="Goodbye")
     run = begin()
-    answers = iter([False, True])  # stopped once the reply is stored
-    runner.work(run.pk, stopping=lambda: next(answers))
+    proposed = ToolCall.objects.filter(run=run)  # with the reply, in one commit
+    runner.work(run.pk, stopping=proposed.exists)
     held = claim(run.pk, "worker")
     assert held is not None
     call = ToolCall.objects.get(run=run).pk
     first, second = Ledger(held, known=set()), Ledger(held, known=set())
-    first.intend(first[call])
+    judged = first[call], second[call]
+    first.intend(judged[0])
     with pytest.raises(Fenced):
-        second.intend(second[call])
+        second.intend(judged[1])
     assert ToolCall.objects.get(pk=call).attempts == 1
 
 

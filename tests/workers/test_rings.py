@@ -22,7 +22,7 @@ class Pickles:
 
 @pytest.fixture
 def redis():
-    with queue.connect(timeout=1) as connection:
+    with queue.connect(timeout=10) as connection:
         yield connection
 
 
@@ -45,6 +45,19 @@ def test_a_ring_is_heard_once_and_leaves_nothing_behind(heard, redis):
     assert heard() == [str(run_id)]
     assert heard() == []
     assert not list(redis.scan_iter(f"*{run_id}*"))
+
+
+def test_while_it_is_answered_redis_knows_nothing_of_it(heard, redis):
+    """A worker that dies leaves nothing there to be called a failed job."""
+    left = []
+
+    def work(run_id: str) -> None:
+        left.append(list(redis.scan_iter(f"*{run_id}*")))
+        left.append(list(redis.scan_iter("rq:queue:*intermediate*")))
+
+    queue.ring(uuid4(), fence=1, n=1)
+    heard(work)
+    assert left == [[], []]
 
 
 def test_a_lost_job_does_not_block_the_next_ring(heard, redis):

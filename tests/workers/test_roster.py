@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from datetime import timedelta
 
 import pytest
@@ -108,16 +107,14 @@ def test_a_worker_that_dies_is_lost_and_its_supervisor_says_of_what(workers):
 def test_a_step_that_outlasts_the_grace_is_left_and_its_run_is_free_at_once(
     workers, begin, server
 ):
-    server.will_call("c1", "wait", seconds=20.0)
+    server.will_call("c1", "wait", seconds=2 * PATIENCE)
     server.will_say("Done.")
     supervisor = workers.start(options=["--grace", "0.5"], LEASE_SECONDS="60")
     run = begin()
     wait_until(lambda: "model" in kinds(run))
     (child,) = workers.children(supervisor)
-    told = time.monotonic()
     supervisor.send_signal(signal.SIGTERM)
     assert supervisor.wait(PATIENCE) == 0
-    assert time.monotonic() - told < 10
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     run.refresh_from_db()

@@ -46,6 +46,25 @@ def test_the_verbs(server, work, alice):
     assert run("retry", live.pk)["retry_of"] == str(live.pk)
 
 
+def test_what_a_run_goes_on_from_can_be_chosen(server, alice):
+    made = run("start", "test-desk", "Book it.")
+    run("cancel", made["id"])
+    again = run("retry", made["id"], "--resume=factual")["id"]
+    run("cancel", again)
+    run("message", made["thread"], "And?", "--resume=as_is")
+    run("fork", made["thread"], 0, "--resume=factual")
+    assert list(
+        Run.objects.order_by("created_at").values_list("resume", flat=True)
+    ) == [
+        "",
+        "factual",
+        "as_is",
+        "factual",
+    ]
+    with pytest.raises(CommandError, match="invalid choice: 'x'"):
+        run("retry", again, "--resume=x")
+
+
 def test_what_is_wrong_is_said(server, alice, join, other):
     join("vera", Role.VIEWER)
     made = run("start", "test-desk", "Book it.")

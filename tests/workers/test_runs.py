@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from threading import Thread
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
 from agents.approvals import decide
-from agents.errors import BranchBusy
+from agents.errors import BranchBusy, InvalidDecision
 from agents.models import Agent, Approval, Run, ToolCall
 from agents.pure.engine import Failure
 from agents.runs import finish, runner, start
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
+from checkpoints.log import rules
 from checkpoints.log.append import writer
 from checkpoints.models import Branch, Checkpoint, RetentionPolicy, ThreadInput
 from tests.conftest import as_owner
-from tests.workers.conftest import kinds, pending
+from tests.workers.conftest import kinds, pending, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,6 +105,30 @@ def test_an_answer_to_a_question_is_the_calls_result(begin, work, server, bob):
     assert server.requests[-1]["messages"][-1]["content"] == "Window"
 
 
+def test_an_answer_in_fields_reaches_the_agent_with_its_types(begin, work, server, bob):
+    server.will_call("c1", "plan", question="When?")
+    server.will_say("So be it.")
+    run = begin()
+    work()
+    (approval,) = pending(run)
+    seen = approval.as_shown()
+    trip = {"leaves": "2026-12-01", "bags": 2, "budget": 900, "seat": "aisle"}
+    for wrong, fields in (
+        ("On Monday.", ["response"]),
+        ({"leaves": "Monday", "bags": "2"}, ["/leaves", "/bags", "/seat"]),
+        (trip | {"meal": "none"}, ["/meal"]),
+    ):
+        with pytest.raises(InvalidDecision) as refused:
+            decide.respond(approval, seen=seen, by=bob, response=wrong)
+        assert sorted(refused.value.fields) == sorted(fields)
+    decide.respond(approval, seen=seen, by=bob, response=trip)
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    told = server.requests[-1]["messages"][-1]["content"]
+    assert json.loads(told) == trip | {"budget": "900"}  # exact numbers are text
+
+
 def test_of_several_calls_those_that_may_run_do_and_the_rest_is_asked_once(
     begin, work, server, bob
 ):
@@ -142,6 +170,19 @@ def test_a_tool_that_raises_and_one_that_is_unknown_are_results_for_the_model(
     ]
     assert "the boiler burst" in told[0]
     assert "teleport" in told[1]
+
+
+@pytest.mark.parametrize("name", ["functions.look", "Buche Flüge", "x" * 80, "\0"])
+def test_a_name_that_no_tool_can_have_goes_back_to_the_model(begin, work, server, name):
+    """Its server would refuse the conversation with it in it, for ever."""
+    server.will_call("c1", name, what="it")
+    server.will_say("Sorry.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("succeeded", "")
+    assert "There is no tool" in server.requests[-1]["messages"][-1]["content"]
+    assert ToolCall.objects.get(run=run).error_class == "unknown_tool"
 
 
 def test_arguments_that_do_not_fit_go_back_to_the_model(begin, work, server):
@@ -300,14 +341,18 @@ def test_a_person_who_leaves_in_the_middle_stops_the_run_before_its_next_step(
     server.will_say("Found.")
     run = begin()
 
-    def leave_after_the_first_step() -> bool:
-        run.refresh_from_db()
-        if run.steps == 1:
-            with as_owner():
-                User.objects.filter(pk=alice.user_id).update(is_active=False)
-        return False
+    def leave() -> None:
+        wait_until(lambda: server.requests)
+        with as_owner():
+            User.objects.filter(pk=alice.user_id).update(is_active=False)
+        connection.close()
 
-    runner.work(run.pk, stopping=leave_after_the_first_step)
+    server.services.latency = 3.0
+    leaving = Thread(target=leave)  # while the model answers
+    leaving.start()
+    runner.work(run.pk)
+    leaving.join()
+    server.services.latency = 0.0
     run.refresh_from_db()
     assert (run.status, run.needs_owner) == ("waiting", True)
     assert kinds(run) == ["input", "model"]
@@ -315,6 +360,22 @@ def test_a_person_who_leaves_in_the_middle_stops_the_run_before_its_next_step(
     work()
     run = Run.objects.get(pk=run.pk)
     assert (run.status, run.grant.user_id) == ("succeeded", bob.user_id)
+
+
+def test_nothing_is_done_for_a_person_who_left_a_moment_ago(begin, server, alice):
+    server.will_call("c1", "send", text="Hello")
+    run = begin()
+
+    def leave() -> bool:
+        if kinds(run)[-1] == "model":  # between the reply and the call
+            with as_owner():
+                User.objects.filter(pk=alice.user_id).update(is_active=False)
+        return False
+
+    runner.work(run.pk, stopping=leave)
+    run.refresh_from_db()
+    assert (run.status, run.needs_owner) == ("waiting", True)
+    assert server.ledger() == []
 
 
 def test_an_agent_that_is_switched_off_takes_up_nothing_more(
@@ -380,6 +441,33 @@ def test_after_a_broken_call_a_message_leaves_it_in_doubt(begin, work, server, b
     told = server.requests[-1]["messages"][-2]
     assert told["role"] == "tool"
     assert "not known" in told["content"]
+
+
+@pytest.mark.parametrize(
+    "caps",
+    [
+        {},
+        {"": 100},
+        {"test-desk": 50},
+        {"": 100, "test-desk": 50},
+        {"": 100, "test-desk": None},
+        {"": None, "test-desk": 50},
+        {"another": 10},
+    ],
+)
+def test_the_most_steps_that_a_claim_is_told_are_those_of_the_rules(
+    begin, workspace, caps
+):
+    with as_owner():
+        for agent, most in caps.items():
+            RetentionPolicy.objects.create(
+                workspace=workspace, agent=agent, max_steps=most
+            )
+    run = begin()
+    held = claim(run.pk, "w")
+    assert held is not None
+    assert held.most_steps == rules.most_steps(workspace.pk, "test-desk")
+    assert held.most_steps == caps.get("test-desk", caps.get(""))
 
 
 def test_a_thread_with_all_its_steps_pauses_its_run_and_goes_on_when_more_are_allowed(

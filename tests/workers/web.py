@@ -13,12 +13,12 @@ from html.parser import HTMLParser
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin
 from urllib.request import HTTPCookieProcessor, build_opener
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 30.0  # seconds until a process must answer
+PATIENCE = 60.0  # seconds until a process must answer
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def _answering(address: str, process: subprocess.Popen[bytes], log: Path) -> str
     while time.monotonic() < deadline and process.poll() is None:
         try:
             build_opener().open(f"{address}/healthz").read()
-        except URLError:
+        except OSError:
             time.sleep(0.05)
         else:
             return address

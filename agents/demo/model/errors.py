@@ -37,6 +37,10 @@ class ApiError(Exception):
         }
 
 
+class Dropped(Exception):
+    """End this connection now, whatever was sent."""
+
+
 def invalid(message: str, param: str | None, code: str | None = None) -> ApiError:
     return ApiError(400, message, param=param, code=code)
 

@@ -18,17 +18,28 @@ from agents.demo.model.errors import (
 FAULTS = frozenset(
     {
         "bad_arguments",  # a call whose arguments do not fit any sensible schema
+        "changed",  # another model answers, with another fingerprint
         "cut",  # the connection ends in the middle of the answer
         "drop",  # the connection ends before the answer
         "empty",  # an answer without text and without calls
         "filter",  # finish_reason content_filter
         "garbage",  # 200 with a body that is not JSON
         "hang",  # no answer for `seconds`, then the connection ends
+        "huge",  # a stream with an event of 17 MB
         "length",  # the answer is cut by the token limit
+        "linger",  # a stream that is complete, and ends `seconds` later
         "malformed",  # a call whose arguments are not JSON
+        "no_done",  # a stream without its last event
+        "no_stream",  # 400: streams are not supported
+        "no_stream_options",  # 400: the parameter is unknown
+        "no_usage",  # a stream that does not say what was used
         "overflow",  # 400 context_length_exceeded
+        "plain",  # one body, although a stream was asked for
         "refusal",  # the model declines
         "slow",  # the answer comes after `seconds`
+        "stall",  # a stream that says nothing more for `seconds`, then is cut
+        "stream_error",  # an error in the middle of a stream
+        "trickle",  # a stream with `seconds` between two events
         "unknown_tool",  # a call to a tool that was not offered
     }
 )  # and any status from 400 to 599, as "429"
@@ -63,6 +74,10 @@ def model_fault(model: str) -> Fault | None:
 def refuse(fault: Fault, body: Mapping[str, Any]) -> None:
     """Raise ApiError for the faults that are refusals; else return."""
     match fault.kind:
+        case "no_stream" if body.get("stream"):
+            raise invalid("Streaming is not supported by this server.", None)
+        case "no_stream_options" if "stream_options" in body:
+            raise invalid("Unrecognized request argument: stream_options", None)
         case "429":
             raise rate_limited(fault.retry_after)
         case "overflow":

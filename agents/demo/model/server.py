@@ -2,6 +2,7 @@
 
 POST /v1/chat/completions   GET /v1/models             the OpenAI API
 POST /ledger/<kind>         GET /ledger[/<kind>/<key>] the external ledger
+POST /fares                 GET /fares                 what the airline charges
 POST /_control              GET, DELETE /_requests     for tests, only with `control`
 GET  /health
 """
@@ -19,8 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agents.demo.model import faults, persona, wire
-from agents.demo.model.errors import ApiError, context_overflow, invalid
+from agents.demo.model import faults, persona, streams, wire
+from agents.demo.model.errors import ApiError, Dropped, context_overflow, invalid
+from agents.demo.model.fares import FareBoard
 from agents.demo.model.faults import Fault
 from agents.demo.model.ledger import Ledger
 from agents.demo.model.script import Script
@@ -36,6 +38,7 @@ class Services:
 
     answer: Answerer = persona.answer
     ledger: Ledger = field(default_factory=Ledger)
+    fares: FareBoard = field(default_factory=FareBoard)
     script: Script = field(default_factory=Script)
     control: bool = False
     log: Path | None = None
@@ -69,10 +72,6 @@ class ScriptedServer(ThreadingHTTPServer):
         """A client that went away is no event; anything else is a bug to see."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
-
-
-class Dropped(Exception):
-    """End this connection now, whatever was sent."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -127,6 +126,11 @@ class Handler(BaseHTTPRequestHandler):
             case "GET", ["ledger", kind, key]:
                 effect = services.ledger.find(kind, key)
                 self._json(200 if effect else 404, {"effect": effect})
+            case "POST", ["fares"]:
+                services.fares.write(self._body())
+                self._json(200, {})
+            case "GET", ["fares"]:
+                self._json(200, services.fares.read())
             case "DELETE", ["ledger"] if services.control:
                 services.ledger.clear()
                 self._json(200, {})
@@ -150,6 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         check_key(self.headers.get("Authorization"))
         body = _parse(raw)
         entry = {"at": time.time(), "body": body, "status": 200, "fault": None}
+        self._log(entry)  # now: an answer may take as long as a fault says
         try:
             check_request(body)
             fault = services.script.fault(body)
@@ -158,12 +163,15 @@ class Handler(BaseHTTPRequestHandler):
         except ApiError as error:
             entry["status"] = error.status
             raise
-        finally:
-            self._log(entry)
         answer = wire.completion(body, reply)
+        if fault and fault.kind == "changed":
+            answer |= {
+                "model": f"{answer['model']}-next",
+                "system_fingerprint": "fp_next",
+            }
         if services.latency and not fault:
             self._wait(services.latency)
-        if body.get("stream"):
+        if body.get("stream") and not (fault and fault.kind == "plain"):
             usage = (body.get("stream_options") or {}).get("include_usage", False)
             self._stream(answer, usage=usage, fault=fault)
         elif fault and fault.kind == "garbage":
@@ -200,15 +208,11 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        events = list(wire.chunks(answer, usage=usage))
-        for number, event in enumerate(events):
-            if fault and fault.kind == "cut" and number >= len(events) // 2:
-                raise Dropped
-            data = json.dumps(event, ensure_ascii=False)
-            if fault and fault.kind == "garbage":
-                data = '{"id": "chatcmpl-'
-            self._chunk(f"data: {data}\n\n".encode())
-        self._chunk(b"data: [DONE]\n\n")
+        for event in streams.events(answer, usage=usage, fault=fault):
+            if isinstance(event, float):
+                self._wait(event)
+            else:
+                self._chunk(event)
         self._chunk(b"")
 
     # The ledger

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.demo.model import wire
+from agents.demo.model import resumed, wire
 
 REJECTED = re.compile(
     r"\b(reject(s|ed)?|declined|denied|refused by|not approved)\b", re.IGNORECASE
 )
+# Before the result of a call whose arguments people edited (runs/effects.py).
+CHANGED = "A person changed the arguments before this ran, to "
 # A call that never ran, for no reason of its own: as if it had not been made.
 VOID = re.compile(r"No result was recorded|the run it belongs to was cancelled")
 
@@ -80,8 +82,13 @@ def read(body: Mapping[str, Any]) -> Talk:
     calls: dict[str, wire.Message] = {}
     for message in messages:
         if message["role"] == "user":
-            said.append(wire.squeeze(wire.text_of(message)))
-            marks.append(len(exchanges))
+            for told in resumed.told(wire.text_of(message)):
+                if isinstance(told, str):
+                    said.append(wire.squeeze(told))
+                    marks.append(len(exchanges))
+                else:
+                    name, arguments, text = told
+                    exchanges.append(Exchange(name, arguments, text, _success(text)))
         elif message["role"] == "assistant":
             calls = {call["id"]: call for call in message.get("tool_calls") or []}
         elif message["role"] == "tool":
@@ -124,10 +131,14 @@ def _mood(
 
 
 def _exchange(call: wire.Message, result: wire.Message) -> Exchange:
+    arguments = _object(call["function"]["arguments"]) or {}
     text = wire.squeeze(wire.text_of(result))
+    if text.startswith(CHANGED):  # what ran, then what came of it
+        arguments, end = json.JSONDecoder().raw_decode(text, len(CHANGED))
+        text = text[end:].strip()
     return Exchange(
         name=call["function"]["name"],
-        arguments=_object(call["function"]["arguments"]) or {},
+        arguments=arguments,
         text=text,
         data=_success(text),
     )

@@ -8,9 +8,12 @@ Prices are decimal strings in US dollars, taxes included.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from typing import Any
 
 from agents.demo.world import places
 from agents.demo.world.places import City
@@ -193,6 +196,18 @@ def find(number: str, day: date) -> Flight | None:
                 if service.number == wanted:
                     return _flight(service, day, service.fares)
     return None
+
+
+def charged(flight: Flight, fares: Mapping[str, Mapping[str, Any]]) -> Flight:
+    """The flight with the fares that the airline charges for it now, by name."""
+    if not fares:
+        return flight
+    now = tuple(replace(fare, **fares.get(fare.name, {})) for fare in flight.fares)
+    return replace(flight, fares=now)
+
+
+def is_price(text: str) -> bool:
+    return re.fullmatch(r"[1-9][0-9]{0,4}\.[0-9]{2}", text) is not None
 
 
 def _flight(service: Service, day: date, fares: tuple[Fare, ...]) -> Flight:

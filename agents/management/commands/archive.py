@@ -16,6 +16,7 @@ from checkpoints.log import archive_care, expire, source
 from checkpoints.log.restore import restore
 from checkpoints.models import Archive
 from checkpoints.stores import configured
+from checkpoints.stores.names import is_name
 
 
 class Command(BaseCommand):
@@ -116,17 +117,25 @@ class Command(BaseCommand):
         found = Archive.objects.unscoped(Reason.COMMAND).select_related("workspace")
         if options["workspace"]:
             found = found.filter(workspace=lookups.workspace(options["workspace"]))
+        archive = None
         for archive in found.order_by("created_at").iterator():
             self.stdout.write(
                 f"{archive.pk}  {archive.created_at:%Y-%m-%d}  {archive.status:8} "
                 f" {archive.size:>10,} bytes  {archive.workspace.slug} "
                 f" thread {archive.thread_id}  {archive.object_name}"
             )
+        if archive is None:
+            self.stderr.write("There are no archives.")
 
     def _export(self, options: dict[str, Any]) -> None:
         archive = self._archive(options["archive"])
         kind = archive.store if archive else configured().kind
         name = archive.object_name if archive else options["archive"]
+        if not is_name(name):
+            raise CommandError(
+                f"{name} is no archive here, and no name in the blob store; `manage.py"
+                " archive list` shows those, and with --store these."
+            )
         try:
             source.export(kind, name, options["file"])
         except FileExistsError as there:

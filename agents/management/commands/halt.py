@@ -29,8 +29,13 @@ class Command(BaseCommand):
         pk = known[workspace].pk
         if lift:
             done = control.lift(pk, by=None)
-            said = "goes on" if done else "was not halted"
+            said = "go on" if done else "were not stopped"
+            self.stdout.write(f"Runs of {workspace} {said}.")
         else:
             done = control.halt(pk, by=None)
-            said = "is halted" if done else "was halted already"
-        self.stdout.write(f"{workspace} {said}.")
+            said = (
+                "stop after their step, and none starts, until --lift"
+                if done
+                else "are stopped already"
+            )
+            self.stdout.write(f"All runs of {workspace} {said}.")

@@ -4,14 +4,13 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.debug.chatlog import import_conversations
 from agents.errors import AlreadyImported, MalformedLog
+from agents.management import lookups
 from agents.pure.chatlog import parse
 from checkpoints.errors import StoreUnavailable
-from checkpoints.models import Workspace
 
 
 class Command(BaseCommand):
@@ -26,8 +25,8 @@ class Command(BaseCommand):
         parser.add_argument("--owner", help="user name of the person who owns them")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        workspace = self._workspace(options["workspace"])
-        owner = self._owner(options["owner"])
+        workspace = lookups.workspace_or_only(options["workspace"])
+        owner = lookups.owner(options["owner"])
         failed = 0
         for file in options["files"]:
             try:
@@ -57,22 +56,3 @@ class Command(BaseCommand):
             raise MalformedLog(
                 f"byte {problem.start} is not UTF-8; save it as UTF-8."
             ) from problem
-
-    def _workspace(self, slug: str | None) -> Workspace:
-        workspaces = {one.slug: one for one in Workspace.objects.all()}
-        known = ", ".join(sorted(workspaces)) or "none yet"
-        if slug is None and len(workspaces) == 1:
-            return next(iter(workspaces.values()))
-        if slug is None:
-            raise CommandError(f"Say --workspace; there are: {known}.")
-        if slug not in workspaces:
-            raise CommandError(f"No workspace is called {slug!r}; there are: {known}.")
-        return workspaces[slug]
-
-    def _owner(self, name: str | None) -> User | None:
-        if name is None:
-            return None
-        owner = User.objects.filter(username=name).first()
-        if owner is None:
-            raise CommandError(f"No user is called {name!r}.")
-        return owner

@@ -225,6 +225,7 @@ class Command(BaseCommand):
             except CheckpointsError as error:
                 total.failed.append(f"Workspace {one.slug}: {error}")
         self._end(total, "data keys wrapped by a new workspace key", dry_run)
+        self._say_young(total, older_than)
 
     def rotate_thread(
         self,
@@ -253,6 +254,8 @@ class Command(BaseCommand):
         if only is not None and not tally.due:
             hierarchy.sealing_key(only)  # raises Shredded and UnknownKey
         self._end(tally, "threads given a new data key", dry_run)
+        if only is None:
+            self._say_young(tally, older_than)
         if rewrite and not dry_run:
             self._rewrite(only, of)
 
@@ -328,6 +331,12 @@ class Command(BaseCommand):
         if due and now - self._said_at > EVERY:
             self._said_at = now
             self.stderr.write(f"{done:,} of {due:,}")
+
+    def _say_young(self, tally: Tally, older_than: float | None) -> None:
+        if not tally.due and not tally.failed and older_than is None:
+            self.stdout.write(
+                "Keys younger than a day are left alone; --older-than 0 replaces them, too."
+            )
 
     def _end(self, tally: Tally, things: str, dry_run: bool = False) -> None:
         self.stdout.write(

@@ -11,7 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.errors import AgentsError
 from agents.management import lookups
 from agents.models import Run
-from agents.runs import report, start
+from agents.pure.queues import PRIORITIES
+from agents.runs import control, report, start
 from agents.runs.edits import ForkEdits
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import CheckpointsError
@@ -40,6 +41,7 @@ class Command(BaseCommand):
         begin.add_argument("message")
         begin.add_argument("--title", default="")
         begin.add_argument("--external-id", help="a second start with it does nothing")
+        begin.add_argument("--priority", choices=PRIORITIES, help="else the agent's")
         said = parts.add_parser("message", help="send a message to a thread")
         said.add_argument("thread", type=UUID)
         said.add_argument("message")
@@ -48,8 +50,10 @@ class Command(BaseCommand):
             ("status", "how a run stands"),
             ("cancel", "stop a run"),
             ("retry", "a new run from the head, where this one failed"),
+            ("priority", "take a run that is not over sooner, or later"),
         ):
             parts.add_parser(name, help=does).add_argument("run", type=UUID)
+        parts.choices["priority"].add_argument("priority", choices=PRIORITIES)
         past = parts.add_parser("history", help="the steps of a branch")
         past.add_argument("thread", type=UUID)
         past.add_argument("--after", type=int, default=-1, help="a step")
@@ -62,6 +66,14 @@ class Command(BaseCommand):
         state.add_argument("--contents", action="store_true", help="long values, too")
         fork.add_argument("--name", default="")
         fork.add_argument("--no-run", action="store_true", help="the branch alone")
+        for part in (said, parts.choices["retry"], fork):
+            part.add_argument(
+                "--resume",
+                default="",
+                choices=Run.Resume.values,
+                help="what a new run goes on from: the facts, or the whole conversation;"
+                " else as its agent is declared",
+            )
         for name, kind in EDITS.items():
             fork.add_argument(f"--{name.replace('_', '-')}", type=kind, help="changes")
         for part in parts.choices.values():
@@ -85,6 +97,7 @@ class Command(BaseCommand):
             message=options["message"],
             title=options["title"],
             external_id=options["external_id"],
+            priority=options["priority"],
             by=by,
         )
         return report.brief(run, by=by)
@@ -94,6 +107,7 @@ class Command(BaseCommand):
             self._branch(by, options),
             message=options["message"],
             agent=options["agent"],
+            resume=options["resume"],
             by=by,
         )
         return {"id": said.pk, "position": said.position, "branch": said.branch_id}
@@ -107,7 +121,13 @@ class Command(BaseCommand):
         return {"cancelled": done, "run": asdict(report.brief(run, by=by))}
 
     def _retry(self, by: UserPrincipal, options: dict[str, Any]) -> Any:
-        return report.brief(start.retry(self._run(by, options), by=by), by=by)
+        run, resume = self._run(by, options), options["resume"]
+        return report.brief(start.retry(run, by=by, resume=resume), by=by)
+
+    def _priority(self, by: UserPrincipal, options: dict[str, Any]) -> Any:
+        run = self._run(by, options)
+        done = control.prioritise(run, options["priority"], by=by)
+        return {"changed": done, "run": asdict(report.brief(run, by=by))}
 
     def _history(self, by: UserPrincipal, options: dict[str, Any]) -> Any:
         after, limit = max(options["after"], -1), max(options["limit"], 1)
@@ -130,6 +150,7 @@ class Command(BaseCommand):
             name=options["name"],
             by=by,
             run=not options["no_run"],
+            resume=options["resume"],
         )
         run = Run.objects.for_user(by).filter(branch=made).first()
         return {"branch": made.pk, "run": run.pk if run else None}

@@ -5,10 +5,12 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import InterfaceError, OperationalError, connections
 
+from agents.pure.queues import QUEUE
 from agents.runs import runner
 from agents.runs.pool import GRACE, Pool
 from agents.runs.roster import MB
@@ -35,6 +37,13 @@ class Command(BaseCommand):
     requires_system_checks: tuple[str, ...] = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--queue",
+            default=QUEUE,
+            metavar="NAME",
+            help=f"the one queue whose runs these workers take ({QUEUE}); for others,"
+            " start other workers",
+        )
         parser.add_argument(
             "--pool", type=int, default=1, metavar="N", help="worker processes (1)"
         )
@@ -66,12 +75,17 @@ class Command(BaseCommand):
     def handle(
         self,
         *args: Any,
+        queue: str,
         pool: int,
         grace: float,
         max_runs: int,
         max_mb: int,
         **options: Any,
     ) -> None:
+        if queue not in settings.QUEUES:
+            raise CommandError(
+                f"--queue {queue} is not in QUEUES, which has {', '.join(settings.QUEUES)}."
+            )
         _require("--pool", pool, least=1)
         for name, value in (
             ("--grace", grace),
@@ -83,7 +97,7 @@ class Command(BaseCommand):
         _require_store()
         memory.settle()  # before the workers are forked, so that they share it
         span = Span(turns=max_runs, memory=max_mb * MB)
-        Pool(pool, runner.work, span=span, grace=grace).run()
+        Pool(pool, runner.work, on=queue, span=span, grace=grace).run()
 
 
 def _require(name: str, value: float, *, least: int) -> None:

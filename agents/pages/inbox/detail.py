@@ -1,96 +1,27 @@
-"""One request, opened: what would happen, why, who may decide it, and what was said."""
+"""What the page of one request shows: what would happen, why, and who may decide it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
-from agents.approvals.decide import ineligible
-from agents.errors import UnknownAgent, UnknownTool
-from agents.models import Approval, Decision, Run, ToolCall
+from agents.approvals.given import hash_of_shown
+from agents.models import Approval, Run, ToolCall
 from agents.pages import live
-from agents.pages.chips import Chip, Chips
+from agents.pages.chips import Chip
 from agents.pages.damage import DAMAGE
-from agents.tools import registry
-from checkpoints import gate
-from checkpoints.access import UserPrincipal
-from checkpoints.log import content
-from checkpoints.pure import codec
+from agents.pages.inbox.activity import Entry, Said
+from agents.pages.inbox.arguments import Argument, as_json, plain
+from agents.pages.inbox.guarded import Guarded
+from agents.pages.inbox.similar import Similar
+from agents.pages.inbox.standing import Standing, in_grace
+from agents.pure.terms import Terms
+from agents.pure.visible import misleading
+from agents.tools import Tool
+from checkpoints.models import Checkpoint
 
 BUSY = {ToolCall.Status.WAITING, ToolCall.Status.APPROVED, ToolCall.Status.EXECUTING}
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One row of the arguments' table. `was` is what the agent had proposed."""
-
-    name: str
-    value: Any
-    was: Any = None
-    edited: bool = False
-
-    @property
-    def plain(self) -> str | None:
-        """The value as a line of text, or None where it has a structure."""
-        return _plain(self.value)
-
-    @property
-    def plain_was(self) -> str | None:
-        return _plain(self.was)
-
-
-WORDS = {
-    Decision.Verdict.APPROVE: ("Approved", "check"),
-    Decision.Verdict.EDIT: ("Approved with edits", "write"),
-    Decision.Verdict.REJECT: ("Rejected", "x"),
-    Decision.Verdict.RESPOND: ("Answered", "send"),
-}
-
-
-# About a call of which nobody knew what came of it.
-IN_DOUBT_WORDS = {
-    **WORDS,
-    Decision.Verdict.APPROVE: ("Told to run it again", "retry"),
-    Decision.Verdict.REJECT: ("Left in doubt", "ask"),
-    Decision.Verdict.RESPOND: ("Found to have happened", "check"),
-}
-
-
-@dataclass(frozen=True)
-class Said:
-    """A decision with its opened content: reason, response or edited arguments."""
-
-    decision: Decision
-    in_doubt: bool = False
-    reason: str = ""
-    response: Any = None
-
-    @property
-    def words(self) -> str:
-        return self._look[0]
-
-    @property
-    def icon(self) -> str:
-        return self._look[1]
-
-    @property
-    def _look(self) -> tuple[str, str]:
-        words = IN_DOUBT_WORDS if self.in_doubt else WORDS
-        return words[Decision.Verdict(self.decision.verdict)]
-
-    @property
-    def who(self) -> str:
-        return self.decision.by.get_full_name() or self.decision.by.get_username()
-
-    @property
-    def answer(self) -> str:
-        return (
-            ""
-            if self.response is None
-            else _plain(self.response) or _text(self.response)
-        )
+STEPS = 3  # before the request, that its page names
 
 
 @dataclass(frozen=True)
@@ -99,26 +30,84 @@ class Detail:
 
     approval: Approval
     sealed: bool
-    why_not: str = ""
+    why_not: str = ""  # of a sealed one; else of who stands there
+    standing: Standing = field(default_factory=Standing)
     title: str = ""
-    proposed: dict[str, Any] = field(default_factory=dict)
+    tool: Tool | None = None  # None where this server does not know it
+    proposed: dict[str, Any] = field(default_factory=dict, repr=False)
+    effective: dict[str, Any] | None = field(default=None, repr=False)
     arguments: list[Argument] = field(default_factory=list)
     reason: str = ""
     said: list[Said] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)
+    similar: Similar | None = None
     result: Any = None
     kept_apart: Chip | None = None  # the result, where it is a blob
+    guarded: Guarded | None = None  # what its guard found
+    preview: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments that would run."""
+        return self.proposed if self.effective is None else self.effective
 
     @property
     def last(self) -> Said | None:
         return self.said[-1] if self.said else None
 
     @property
+    def is_asked_again(self) -> bool:
+        """Whether the last decision did not hold when the call was about to be made."""
+        again = any(entry.asked == self.approval.revision for entry in self.log)
+        return self.approval.is_pending and bool(self.said) and again
+
+    @property
     def may_decide(self) -> bool:
-        return self.approval.is_pending and not self.why_not
+        """Whether the reader may approve, edit or answer."""
+        standing = self.standing
+        return self.may_reject and not standing.why_not and not standing.gave
+
+    @property
+    def may_reject(self) -> bool:
+        return (
+            self.approval.is_pending
+            and not self.sealed
+            and not self.standing.why_no_reject
+        )
+
+    @property
+    def is_rechecked(self) -> bool:
+        """Whether what it depends on was found to be something else."""
+        guard = Approval.Guard
+        return self.approval.guard in (guard.CHANGED, guard.FAILED, guard.INVALID)
+
+    @property
+    def options(self) -> list[str]:
+        """Answers that the agent offers with its question."""
+        offered = self.proposed.get("options") if self.is_question else None
+        if not isinstance(offered, list):
+            return []
+        return [one for one in offered if isinstance(one, str) and one][:20]
+
+    @property
+    def shown(self) -> str:
+        """A keyed hash of what the page says that will run: the form carries it."""
+        what = [self.title, self.approval.risk, self.reason]
+        rows = [[row.name, row.text, row.edited] for row in self.arguments]
+        try:
+            return hash_of_shown(self.approval, as_json([what, rows])).hex()
+        except DAMAGE:
+            return ""  # a thread whose key does not open: nothing of it is decided
 
     @property
     def is_question(self) -> bool:
         return self.approval.kind == Approval.Kind.QUESTION
+
+    @property
+    def asks_fields(self) -> bool:
+        """Whether it is answered in a form of its tool's, and waits for that."""
+        has_form = self.tool is not None and self.tool.response is not None
+        return self.is_question and self.approval.is_pending and has_form
 
     @property
     def in_doubt(self) -> bool:
@@ -130,8 +119,57 @@ class Detail:
         return bytes(self.approval.digest).hex()
 
     @property
+    def terms(self) -> Terms:
+        return Terms.of(self.approval.terms)
+
+    @property
     def edits(self) -> int:
         return sum(argument.edited for argument in self.arguments)
+
+    @property
+    def unread(self) -> list[Argument]:
+        """What is longer than the page shows, and was not opened yet."""
+        return [one for one in self.arguments if one.is_long and not one.is_read]
+
+    @property
+    def read_query(self) -> str:
+        """What was opened, for the address of the page: "read=…&read=…"."""
+        return "&".join(f"read={one.token}" for one in self.arguments if one.is_read)
+
+    @property
+    def warnings(self) -> list[tuple[str, list[str]]]:
+        """Names of arguments, or where else it stands, with what misleads in them.
+
+        A title is made of arguments: what one of them has said already is not repeated.
+        """
+        arguments = [(one.name, one.warnings) for one in self.arguments]
+        said = {text for _, texts in arguments for text in texts}
+        found = [
+            ("title", [text for text in misleading(self.title) if text not in said]),
+            *arguments,
+            ("what the agent says", misleading(self.reason)),
+        ]
+        return [(name, texts) for name, texts in found if texts]
+
+    @property
+    def what(self) -> str:
+        """What the tool does, as its code says: the first paragraph."""
+        return self.tool.description.split("\n\n")[0] if self.tool else ""
+
+    @property
+    def asks_twice(self) -> bool:
+        """Whether a key has to be pressed twice, however much can be seen."""
+        return self.approval.risk in (Approval.Risk.HIGH, Approval.Risk.CRITICAL)
+
+    @property
+    def steps(self) -> list[Checkpoint]:
+        """The steps that led here, oldest first: without their content."""
+        found: list[Checkpoint] = []
+        step = self.approval.checkpoint.parent
+        while step is not None and len(found) < STEPS:
+            found.append(step)
+            step = step.parent if len(found) < STEPS else None
+        return found[::-1]
 
     @property
     def results(self) -> list[Argument]:
@@ -143,7 +181,7 @@ class Detail:
 
     @property
     def result_text(self) -> str:
-        return _plain(self.result) or _text(self.result)
+        return plain(self.result) or as_json(self.result)
 
     @property
     def tag(self) -> str:
@@ -158,130 +196,16 @@ class Detail:
         )
 
 
-def find(principal: UserPrincipal, pk: UUID) -> Approval | None:
-    """The request, with the rows that its page names; None for a stranger's."""
-    return (
-        Approval.objects.for_user(principal)
-        .filter(pk=pk)
-        .select_related(
-            "thread",
-            "branch",
-            "call",
-            "run__agent_version__agent",
-            "checkpoint",
-            "decided_by",
-        )
-        .first()
-    )
-
-
-def open_request(principal: UserPrincipal, approval: Approval) -> Detail:
-    """Open a request for its page; the opening is recorded."""
-    if not principal.may_read:
-        return Detail(
-            approval, sealed=True, why_not="Your role reads the audit log, not state."
-        )
-    try:
-        return _opened(principal, approval)
-    except DAMAGE as damage:
-        why_not = f"This request cannot be opened. {damage}"
-        return Detail(approval, sealed=True, why_not=why_not)
-
-
-def _opened(principal: UserPrincipal, approval: Approval) -> Detail:
-    opened = gate.admit(principal, purpose="approval", threads=[approval.thread])
-    call = approval.call
-    if approval.thread.pruned_at is not None:
-        content.explain(approval.thread_id)
-    proposed = opened.open(call, "arguments")
-    effective = opened.open(call, "effective")
-    result = opened.open(call, "result")
-    kept_apart = Chips(approval.thread).of(result)
-    return Detail(
-        approval=approval,
-        sealed=False,
-        why_not=ineligible(approval, principal) if approval.is_pending else "",
-        title=opened.open(call, "title"),
-        proposed=proposed,
-        arguments=_table(_in_order(approval, proposed), effective),
-        reason=opened.open(call, "reason") or "",
-        said=[
-            _said(decision, opened.open(decision, "content"))
-            for decision in approval.decisions.select_related("by").order_by("at")
-        ],
-        result=None if kept_apart else _result(result),
-        kept_apart=kept_apart,
-    )
-
-
 def tag_of(approval: Approval) -> str:
     """Changes when the pane must be drawn anew."""
     call, run = approval.call, approval.run
     return live.tag(
-        [approval.pk, approval.status, approval.revision, call.status, run.status]
-    )
-
-
-def _in_order(approval: Approval, arguments: dict[str, Any]) -> dict[str, Any]:
-    """As the tool declares them; storage sorts the names."""
-    name = approval.run.agent_version.agent.name
-    try:
-        declared = registry.tool(name, approval.call.tool).schema["properties"]
-    except (UnknownAgent, UnknownTool):
-        return arguments
-    first = {key: arguments[key] for key in declared if key in arguments}
-    return first | arguments
-
-
-def _table(
-    proposed: dict[str, Any], effective: dict[str, Any] | None
-) -> list[Argument]:
-    if effective is None:
-        return [Argument(name, value) for name, value in proposed.items()]
-    names = list(dict.fromkeys([*proposed, *effective]))
-    return [
-        Argument(
-            name,
-            effective.get(name),
-            was=proposed.get(name),
-            edited=proposed.get(name) != effective.get(name),
-        )
-        for name in names
-    ]
-
-
-def _result(content: Any) -> Any:
-    """What the tool gave: results are kept as the text that the model was sent."""
-    if not isinstance(content, str):
-        return content
-    try:
-        return json.loads(content)
-    except ValueError:
-        return content
-
-
-def _plain(value: Any) -> str | None:
-    match value:
-        case str():
-            return value
-        case bool():
-            return "yes" if value else "no"
-        case None:
-            return "none"
-        case int() | float():
-            return codec.canonical(value).decode()
-    return None
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _said(decision: Decision, content: dict[str, Any] | None) -> Said:
-    content = content or {}
-    return Said(
-        decision,
-        in_doubt=bool(content.get("in_doubt")),
-        reason=content.get("reason", ""),
-        response=content.get("response"),
+        [
+            *(approval.pk, approval.status, approval.revision, call.status, run.status),
+            *(approval.claimed_by_id, approval.assigned_to_id, approval.priority),
+            *(approval.guard, approval.guard_asked_at, approval.guard_checked_at),
+            in_grace(approval),
+            # Who approves one of several changes nothing in its row.
+            approval.decisions.count() if approval.approvers > 1 else 0,
+        ]
     )

@@ -6,15 +6,17 @@ Workers serve all workspaces; what one is at is told where it is a run of this o
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, F, FloatField, IntegerField, Min, Q
+from django.conf import settings
+from django.db.models import Count, F, FloatField, IntegerField, Min, Q, Sum
 from django.db.models.functions import Cast, Coalesce, Extract, Floor, Greatest
 
 from agents import queue
-from agents.models import Approval, Run, Worker
+from agents.models import Approval, Run, ToolCall, Worker
 from agents.runs.figures import Quantile
 from checkpoints import clock
 from checkpoints.access import UserPrincipal
@@ -39,6 +41,36 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Line:
+    """One queue, with this workspace's runs in it."""
+
+    name: str
+    ready: int = 0
+    later: int = 0
+    running: int = 0
+    oldest: datetime | None = (
+        None  # since when the run that waits longest for a worker does
+    )
+    workers: int = 0
+    rings: int | None = None  # of every workspace; None: it is not known
+    is_listed: bool = True  # in the settings
+
+    @property
+    def waits(self) -> int:
+        return self.ready + self.later
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Calls of a tool that an agent did not have to make: a result was there."""
+
+    agent: str
+    tool: str
+    calls: int
+    ms: int  # that the calls took whose results were given again
+
+
+@dataclass(frozen=True)
 class Health:
     now: datetime
     ready: int
@@ -52,7 +84,9 @@ class Health:
     step_p95: int | None  # milliseconds
     workers: list[Worker]
     held: dict[str, list[Branch]]  # worker → branches of this workspace
-    rings: int | None  # None: Redis does not answer
+    lines: list[Line]
+    saved: list[Saved]  # most first
+    rings: dict[str, int] | None  # None: Redis does not answer
 
     @property
     def steps_a_minute(self) -> int:
@@ -78,12 +112,22 @@ class Health:
         return [w for w in self.workers if w.state == "lost"]
 
     @property
-    def queues(self) -> list[tuple[str, int]]:
-        """Each queue that a worker listens to, and how many do; ours in any case."""
-        listening = {queue.QUEUE: 0}
-        for worker in self.alive:
-            listening[worker.queue] = listening.get(worker.queue, 0) + 1
-        return sorted(listening.items())
+    def agents(self) -> set[str]:
+        """Those that some worker can run."""
+        return {name for worker in self.alive for name in worker.agents}
+
+    @property
+    def unheard(self) -> list[Line]:
+        """Queues with runs that no worker listens to, where there are workers at all."""
+        return [line for line in self.lines if line.waits and not line.workers]
+
+    @property
+    def saved_calls(self) -> int:
+        return sum(saved.calls for saved in self.saved)
+
+    @property
+    def saved_ms(self) -> int:
+        return sum(saved.ms for saved in self.saved)
 
     @property
     def at_work(self) -> list[tuple[Worker, list[Branch]]]:
@@ -93,7 +137,8 @@ class Health:
         """What must change for the page to be drawn anew: no ages."""
         return [
             *(self.ready, self.later, self.running, self.asked, self.failures),
-            *(self.steps_a_minute, self.rings),
+            *(self.steps_a_minute, self.rings, self.saved_calls, sorted(self.agents)),
+            *((line.name, line.waits, line.workers) for line in self.lines),
             *((worker.name, worker.state, worker.turns) for worker in self.workers),
             *(
                 (branch.pk, branch.head_step)
@@ -104,16 +149,21 @@ class Health:
 
 
 def health(principal: UserPrincipal) -> Health:
-    """Seven statements, and one question to Redis."""
+    """Eight statements, and one question to Redis."""
     now = clock.now()
     runs = Run.objects.for_user(principal)
     due = Q(status=Run.Status.READY) & (Q(wake_at=None) | Q(wake_at__lte=now))
     since = Greatest(Coalesce("ready_at", "created_at"), "wake_at")
-    counts = runs.filter(status__in=[Run.Status.READY, Run.Status.RUNNING]).aggregate(
-        ready=Count("pk", filter=due),
-        later=Count("pk", filter=Q(status=Run.Status.READY, wake_at__gt=now)),
-        running=Count("pk", filter=Q(status=Run.Status.RUNNING)),
-        oldest=Min(since, filter=due),
+    live = runs.filter(status__in=[Run.Status.READY, Run.Status.RUNNING])
+    counts = list(
+        live.order_by()
+        .values("queue")
+        .annotate(
+            ready=Count("pk", filter=due),
+            later=Count("pk", filter=Q(status=Run.Status.READY, wake_at__gt=now)),
+            running=Count("pk", filter=Q(status=Run.Status.RUNNING)),
+            oldest=Min(since, filter=due),
+        )
     )
     failures = list(
         runs.filter(status=Run.Status.FAILED, finished_at__gt=now - DAY)
@@ -126,22 +176,66 @@ def health(principal: UserPrincipal) -> Health:
     held: dict[str, list[Branch]] = {}
     for branch in Branch.objects.for_user(principal).filter(holder__isnull=False):
         held.setdefault(branch.worker, []).append(branch)
+    workers = list(
+        Worker.objects.filter(Q(ended_at=None) | ended)
+        .with_age()
+        .order_by("started_at")
+    )
+    rings = queue.depths(timeout=PATIENCE)
     return Health(
         now=now,
-        **counts,
+        ready=sum(row["ready"] for row in counts),
+        later=sum(row["later"] for row in counts),
+        running=sum(row["running"] for row in counts),
+        oldest=min((row["oldest"] for row in counts if row["oldest"]), default=None),
         asked=Approval.objects.for_user(principal).pending().count(),
         failures=failures[:CLASSES],
         failed=sum(n for _, n in failures),
         minutes=minutes,
         step_p95=slow,
-        workers=list(
-            Worker.objects.filter(Q(ended_at=None) | ended)
-            .with_age()
-            .order_by("started_at")
-        ),
+        workers=workers,
         held=held,
-        rings=queue.depth(timeout=PATIENCE),
+        lines=_lines(counts, workers, rings or {}),
+        saved=_saved(principal, now),
+        rings=rings,
     )
+
+
+def _lines(
+    counts: list[Any], workers: list[Worker], rings: dict[str, int]
+) -> list[Line]:
+    """Every queue that settings, runs or workers name."""
+    here = Counter(each.queue for each in workers if each.state in ("idle", "busy"))
+    rows = {row.pop("queue"): row for row in map(dict, counts)}
+    return [
+        Line(
+            name,
+            **rows.get(name, {}),
+            workers=here[name],
+            rings=rings.get(name),
+            is_listed=name in settings.QUEUES,
+        )
+        for name in sorted({*settings.QUEUES, *rows, *here})
+    ]
+
+
+def _saved(principal: UserPrincipal, now: datetime) -> list[Saved]:
+    """What caches saved within a day: reads whose result was given again."""
+    given = ToolCall.objects.for_user(principal).filter(
+        recorded_from__isnull=False,
+        effect__in=[ToolCall.Effect.NONE, ToolCall.Effect.READ],
+        created_at__gt=now - DAY,
+    )
+    found = (
+        given.order_by()
+        .values_list("run__agent_version__agent__name", "tool")
+        .annotate(
+            calls=Count("pk"),
+            ms=Coalesce(Sum("recorded_from__result_checkpoint__latency_ms"), 0),
+        )
+        .order_by("-ms", "-calls", "tool")
+    )
+    return [Saved(*row) for row in found]
 
 
 def _steps(principal: UserPrincipal, now: datetime) -> tuple[list[int], int | None]:

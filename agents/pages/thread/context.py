@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from agents.pages.chips import NO_CHIPS, Chips
+from agents.pages.thread.attempts import Attempt, attempts
 from agents.pages.thread.cards import Card, card, message_id, messages
-from agents.pure.context import compose
+from agents.pure.context import compose, messages_of, resumed
 from checkpoints.pure import refs
 from checkpoints.pure.codec import State
 from checkpoints.pure.refs import TEXT
 
+FACTS = "Holdpoint: the facts"  # who said so
+NO_STEPS: Mapping[str, int] = MappingProxyType({})
 CHARACTERS_PER_TOKEN = 4  # about; the share of each part is what matters
 
 
@@ -44,36 +48,48 @@ class ContextView:
     policy: str
     params: list[tuple[str, Any]]
     left_out: list[str]  # parameters that the model rejected
-    attempts: list[Mapping[str, Any]]
+    attempts: list[Attempt]
     finish_reason: str
     tools: list[str]
     request: list[Card]  # the messages exactly as they were sent, in order
     omitted: int  # messages of the state that were not sent
+    facts: str = ""  # what stands for them, and since when; empty: nothing does
 
 
 def context_view(
-    manifest: Any, before: State, chips: Chips = NO_CHIPS, *, counted: int | None
+    manifest: Any,
+    before: State,
+    chips: Chips = NO_CHIPS,
+    *,
+    counted: int | None,
+    steps: Mapping[str, int] = NO_STEPS,
 ) -> ContextView | None:
     """The view of a model step's `context`; None when it records no request.
 
     `before` is the state that the model was shown: the one before its step. `counted`
     are the tokens that the provider counted; what its own parts do not explain is
-    taken for the tools' schemas.
+    taken for the tools' schemas. `steps` says which step a message is of, by its id.
     """
     manifest = manifest if isinstance(manifest, dict) else {}
     sent = manifest.get("request")
     if not isinstance(sent, dict):
         return None
     request = compose(before, ())
+    facts = request.manifest.get("facts")
     listed = [name for name in sent.get("tools", ()) if isinstance(name, str)]
-    ids = set(sent.get("messages", ()))
+    count = sent.get("messages")
+    if isinstance(count, list):
+        count = len(count)  # their ids: older steps recorded those
+    count = count if isinstance(count, int) else 0
     system = sum(_size(m) for m in request.messages[:1] if m["role"] == "system")
-    every = sum(_size(m) for m in request.messages) - system
-    rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - every
+    told = 0 if facts is None else _size(request.messages[facts])
+    every = sum(_size(m) for m in request.messages) - system - told
+    rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - told - every
     parts = _parts(
         [
             ("system", system, "the prompt in params.system"),
-            ("messages", every, f"{len(ids)} of {len(messages(before))}"),
+            *([("facts", told, "the state, instead of messages")] if told else ()),
+            ("messages", every, f"{count} of {len(messages(before))}"),
             ("tools", max(0, rest), f"{len(listed)} schemas, and the frame"),
         ]
     )
@@ -89,14 +105,31 @@ def context_view(
             if value is not None
         ],
         left_out=[str(name) for name in manifest.get("left_out", ())],
-        attempts=[a for a in manifest.get("attempts", ()) if isinstance(a, dict)],
+        attempts=attempts(manifest),
         finish_reason=str(manifest.get("finish_reason") or ""),
         tools=listed,
-        request=[card(message, chips) for message in request.messages],
-        omitted=sum(
-            1 for message in messages(before) if message_id(message) not in ids
-        ),
+        request=[
+            card(message, chips, who=FACTS if place == facts else "")
+            for place, message in enumerate(request.messages)
+        ],
+        omitted=max(0, len(messages(before)) - count),
+        facts=_facts(before, steps, request.manifest["left_out"])
+        if facts is not None
+        else "",
     )
+
+
+def _facts(before: State, steps: Mapping[str, int], left_out: int) -> str:
+    """What the facts stand for, in words."""
+    stands, sent = resumed(before), messages_of(before)
+    assert stands is not None  # compose() told facts
+    first = stands.start(sent)
+    step = steps.get(message_id(sent[first]) or "") if first < len(sent) else None
+    if not left_out:
+        return "Nothing is left out: the facts stand before the whole conversation."
+    said = f"{left_out} message{'' if left_out == 1 else 's'}"
+    since = f" before step {step}" if step is not None else ""
+    return f"{said}{since} stand{'s' if left_out == 1 else ''} as facts."
 
 
 def _parts(sizes: list[tuple[str, int, str]]) -> list[Part]:

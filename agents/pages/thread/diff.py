@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.thread.cards import message_id, summary
-from checkpoints.pure.compare import Change, Comparison, Group
+from checkpoints.pure.changes import ABSENT
+from checkpoints.pure.compare import Change, Comparison, Group, compare
 from checkpoints.pure.text import Hunk, Part
 
 VALUE = 400  # characters of a value in a line; the State tab has the rest
 MOST = 120  # entries on a page
+_ALONE = "value"  # the key of a value that is compared by itself
 
 
 @dataclass(frozen=True)
@@ -33,17 +35,12 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class Entry:
-    """One path, how it changed, and the earlier steps that changed it."""
+    """One path, and how it changed."""
 
     path: str
     label: str
     colour: str
     lines: list[DiffLine]
-    blame: list[Any] = field(default_factory=list)  # steps, newest first
-
-    @property
-    def element_id(self) -> str:
-        return "blame" + self.path.replace("/", "-").replace("~", "_")
 
     @property
     def pairs(self) -> list[tuple[DiffLine | None, DiffLine | None]]:
@@ -93,6 +90,19 @@ def diff_view(found: Comparison, chips: Chips = NO_CHIPS) -> DiffView:
     )
 
 
+def entries(path: str, old: Any, new: Any, chips: Chips = NO_CHIPS) -> list[Entry]:
+    """How the value at a path changed: itself, or what differs within it.
+
+    ABSENT where there was nothing, or is nothing now.
+    """
+    before = {} if old is ABSENT else {_ALONE: old}
+    after = {} if new is ABSENT else {_ALONE: new}
+    return [
+        replace(_entry(group, chips), path=path + group.path[1 + len(_ALONE) :] or "/")
+        for group in compare(before, after).groups()
+    ]
+
+
 def text_lines(hunks: Iterable[Hunk]) -> list[DiffLine]:
     """Hunks as lines, with a mark between those that are not neighbours."""
     found: list[DiffLine] = []
@@ -140,10 +150,15 @@ def in_line(value: Any, chips: Chips = NO_CHIPS) -> str:
     """A value in a line of its own."""
     if chip := chips.of(value):
         return chip.said
-    if isinstance(value, dict) and "role" in value and message_id(value):
+    if isinstance(value, dict) and _is_message(value):
         return summary(value, VALUE, chips)
     said = json.dumps(value, ensure_ascii=False)
     return said if len(said) <= VALUE else said[: VALUE - 1] + "…"
+
+
+def _is_message(value: dict[str, Any]) -> bool:
+    """Where two branches are compared, messages are without their ids."""
+    return "role" in value and ("content" in value or bool(message_id(value)))
 
 
 def _named(value: Any, chips: Chips) -> str:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from django.db.models import prefetch_related_objects
+
 from agents.models import Approval, ToolCall
 from agents.pages.damage import open_each
 from agents.pages.thread.steps import Step
+from agents.tools.retitled import retitled
 from checkpoints.gate import Pass
 
 
@@ -32,24 +35,44 @@ class CallView:
 
 
 def call_views(
-    calls: Sequence[ToolCall], steps: Sequence[Step], opened: Pass | None
+    calls: Sequence[ToolCall], placed: Mapping[UUID, int], opened: Pass | None
 ) -> list[CallView]:
-    """Calls with their titles opened; without a pass, with their tool's name."""
-    by_id: Mapping[UUID, Step] = {step.id: step for step in steps}
-    titles = open_each(opened, calls, "title") if opened else [None] * len(calls)
+    """Calls with their titles opened; without a pass, with their tool's name.
+
+    `placed`: the steps of checkpoints of the branch that is shown.
+    """
+    titles = _titles(calls, opened) if opened else [None] * len(calls)
     views: list[CallView] = []
     for n, call in enumerate(calls):
-        place = by_id.get(call.result_checkpoint_id or call.reply_id)
-        place = place or by_id.get(call.reply_id)
+        result = call.result_checkpoint_id
+        at: UUID = result if result and result in placed else call.reply_id
         views.append(
             CallView(
                 call=call,
                 title=titles[n] or call.tool or "unregistered tool",
-                step=place.step if place else None,
-                checkpoint=place.id if place else None,
+                step=placed.get(at),
+                checkpoint=at if at in placed else None,
             )
         )
     return views
+
+
+def _titles(calls: Sequence[ToolCall], opened: Pass) -> list[str | None]:
+    """Of what would run, or ran; None for what does not open."""
+    titles = open_each(opened, calls, "title")
+    edited = [n for n, call in enumerate(calls) if call.effective is not None]
+    if not edited:
+        return titles
+    changed = [calls[n] for n in edited]
+    prefetch_related_objects(changed, "run__agent_version__agent")
+    for n, effective in zip(
+        edited, open_each(opened, changed, "effective"), strict=True
+    ):
+        call = calls[n]
+        agent = call.run.agent_version.agent.name
+        if titles[n] is not None:
+            titles[n] = retitled(agent, call.tool, titles[n], effective)
+    return titles
 
 
 def calls_at(

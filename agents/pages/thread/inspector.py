@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.http import Http404
 
 from agents.models import ToolCall
+from agents.pages.bundles.code import code_of
+from agents.pages.bundles.elsewhere import calls_elsewhere
 from agents.pages.damage import DAMAGE
 from agents.pages.thread.cards import card, message_id, messages, pretty, unchanged
 from agents.pages.thread.context import context_view
-from agents.pages.thread.diff import DiffView, diff_view
+from agents.pages.thread.diff import diff_view
 from agents.pages.thread.effects import call_views
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
 from agents.pages.thread.versions import neighbours, shown
-from checkpoints.log.hydrate import History, StepRecord, read
-from checkpoints.pure.blame import blame
+from agents.pages.thread.watch import Blamer
+from checkpoints.log.hydrate import History, read
+from checkpoints.models import Checkpoint, Thread
 from checkpoints.pure.codec import State
 from checkpoints.pure.compare import Change, compare
+from checkpoints.pure.ops import Op
 from checkpoints.pure.refs import is_ref
 
 KEPT = 3  # unchanged messages that stay in sight, for context
@@ -30,7 +35,6 @@ MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
 MOST_LEAVES = 1_500  # values of a state shown as a tree
 TAIL = 100  # messages that are left of a state with more
 MOST_RAW = 200_000  # characters
-BLAMED = 10  # entries; each takes one more fold of the history, 5 ms for 1,000 steps
 
 
 def inspect(
@@ -41,13 +45,17 @@ def inspect(
     assert history is not None  # the caller shows the sealed view instead
     match place.tab:
         case "state":
-            return _state(subject, history, at, query)
+            return _state(subject, history, place, at, query)
         case "messages":
             return _messages(subject, history, at)
         case "context":
             return _context(subject, history, at)
         case "effects":
-            return {"calls": call_views(calls, subject.steps, subject.opened)}
+            is_import = subject.thread.origin == Thread.Origin.IMPORT
+            return {
+                "calls": call_views(calls, subject.placed, subject.opened),
+                "elsewhere": calls_elsewhere(history.records) if is_import else (),
+            }
         case "raw":
             return _raw(subject, history, at)
     return _diff(subject, history, place, at)
@@ -61,13 +69,15 @@ def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[st
         base, note = None, f"The step to compare with cannot be opened. {damage}"
     if base is not None:
         base_step, base_label, before = base
-        view = shown(subject.agent, before, history.state_at(at.step))
-        (before, after), note = view.states, view.note
+        both = shown(subject.agent, before, history.state_at(at.step))
+        (before, after), note = both.states, both.note
     else:
         base_step, base_label = at.step - 1, ""
         before, after = _neighbours(history, at.step)
+    view = diff_view(compare(before, after), subject.chips)
     return {
-        "diff": _blamed(diff_view(compare(before, after), subject.chips), history, at),
+        "diff": view,
+        "entries": Blamer(subject, place, at).beside(view),
         "base_step": base_step,
         "base_label": base_label,
         "chosen_base": base is not None,
@@ -76,26 +86,15 @@ def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[st
     }
 
 
-def _blamed(view: DiffView, history: History, at: Step) -> DiffView:
-    """With the steps that changed each path. Messages change with every step."""
-    records = [(r.step, r.ops) for r in history.records[: at.step + 1]]
-    for entry in view.entries[:BLAMED]:
-        if entry.path not in {"/", "/messages"}:
-            steps = blame(records, entry.path)
-            if steps != [at.step]:
-                entry.blame.extend(history.record(step) for step in steps[::-1])
-    return view
-
-
 def _base(
     subject: Subject, history: History, base: UUID | None
 ) -> tuple[int, str, State] | None:
     """The step that somebody chose to compare with, on any branch of the thread."""
     if base is None:
         return None
-    for record in history.records:
-        if record.id == base:
-            return record.step, "", history.state_at(record.step)
+    for step in history.near:
+        if history.place(step)[0] == base:
+            return step, "", history.state_at(step)
     found = (
         subject.thread.checkpoints.filter(pk=base)
         .values_list("branch_id", "step")
@@ -103,6 +102,8 @@ def _base(
     )
     if found is None or subject.opened is None:
         raise Http404
+    if found[1] < len(history.records) and history.place(found[1])[0] == base:
+        return found[1], "", history.state_at(found[1])
     branch = next(b for b in subject.branches if b.pk == found[0])
     other = read(subject.opened, branch, to_step=found[1])
     return found[1], subject.names[branch.pk], other.state_at(found[1])
@@ -116,7 +117,9 @@ def _neighbours(history: History, step: int) -> tuple[State, State]:
     return before, after
 
 
-def _state(subject: Subject, history: History, at: Step, query: str) -> dict[str, Any]:
+def _state(
+    subject: Subject, history: History, place: Place, at: Step, query: str
+) -> dict[str, Any]:
     view = neighbours(subject.agent, *_neighbours(history, at.step))
     before, after = view.states
     # Everything is new at the first step; saying so everywhere would say nothing.
@@ -137,6 +140,8 @@ def _state(subject: Subject, history: History, at: Step, query: str) -> dict[str
         "found": leaves(tree) if query and tree is not None else 0,
         "cut": cut,
         "note": view.note,
+        # Paths of a state that is shown as newer code has it are not those of the steps.
+        "blamer": None if view.note else Blamer(subject, place, at),
     }
 
 
@@ -177,17 +182,19 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     before, after = view.states
     old, new = messages(before), messages(after)
     same = unchanged(old, new) if at.step else 0
-    steps = _steps_of_messages(history.records[: at.step + 1])
+    steps = _steps_of_messages(history.operations(at.step + 1))
     cards = []
     first = max(0, same - KEPT - MOST_FOLDED)
     for n, message in enumerate(new[first:], first):
-        record = steps.get(message_id(message) or "")
-        who = subject.people.get(record.actor_id or 0, "") if record else ""
+        step = steps.get(message_id(message) or "")
+        near = step if step is not None and step in history.near else None
+        actor = None if near is None else history.record(near).actor_id
+        who = subject.people.get(actor or 0, "")
         cards.append(
             card(
                 message,
                 subject.chips,
-                step=record.step if record else None,
+                step=step,
                 who=who,
                 new=n >= same,
             )
@@ -205,11 +212,11 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     }
 
 
-def _steps_of_messages(records: Sequence[StepRecord]) -> dict[str, StepRecord]:
+def _steps_of_messages(made: Iterable[tuple[int, list[Op]]]) -> dict[str, int]:
     """Which step appended a message, by the message's id."""
-    found: dict[str, StepRecord] = {}
-    for record in records:
-        for op in record.ops:
+    found: dict[str, int] = {}
+    for step, ops in made:
+        for op in ops:
             match op:
                 case ["append", "/messages", message]:
                     added = [message]
@@ -219,7 +226,7 @@ def _steps_of_messages(records: Sequence[StepRecord]) -> dict[str, StepRecord]:
                     continue
             for message in added:
                 if identifier := message_id(message):
-                    found.setdefault(identifier, record)
+                    found.setdefault(identifier, step)
     return found
 
 
@@ -236,11 +243,23 @@ def _context(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     if record is None:
         return {"view": None}
     before = history.state_at(record.step - 1) if record.step else {}
+    steps = _steps_of_messages(history.operations(record.step))
+    near = range(history.near.start, record.step)
+    kinds = ((n, history.record(n).kind) for n in reversed(near))
+    resumed = next((n for n, kind in kinds if kind == Checkpoint.Kind.RESUME), None)
+    if resumed is None and near.start:
+        resumed = subject.last(Q(kind=Checkpoint.Kind.RESUME), before=near.start)
     return {
+        "resumed": None if resumed is None else (resumed, history.label(resumed)),
         "view": context_view(
-            record.context, before, subject.chips, counted=record.tokens_in
+            record.context,
+            before,
+            subject.chips,
+            counted=record.tokens_in,
+            steps=steps,
         ),
         "of": record,
+        "code": code_of(subject, record.context or {}, before),
         "earlier": record.step != at.step,
     }
 

@@ -1,8 +1,8 @@
 """The branch map: where each branch, dot and label of a thread's tree is drawn.
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
-scrubber above it; y is a lane. At most LANES are drawn: the branch that is shown,
-then those at work, then the newest.
+scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch that
+is shown, then those at work, then the newest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from uuid import UUID
 from checkpoints.pure import lineage
 
 LANES = 8
+MOST = 24  # branches; names of more would cover each other
 LANE_HEIGHT = 22  # px
 TOP = 12  # px from the edge to the first lane
 MOST_DOTS = 150  # steps; on a longer axis dots would touch, the lines stay
@@ -219,18 +220,18 @@ def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
             line = by_id[line.parent]
 
     newest = list(reversed(lines))
+    live = {"running", "waiting", "ready"}
     wanted = [line for line in newest if line.id == shown]
-    wanted += [
-        line for line in newest if line.status in {"running", "waiting", "ready"}
-    ]
+    wanted += [line for line in newest if line.status in live]
     wanted += newest
     chosen: set[UUID] = set()
-    for line in wanted:
+    # Those behind would hardly find a place, and each look for one takes its time.
+    for line in list(dict.fromkeys(wanted))[: 4 * MOST]:
         more = chosen | {each.id for each in with_ancestors(line)}
+        if line.id in chosen or (chosen and len(more) > MOST):
+            continue
         fits = [each for each in lines if each.id in more]
-        if line.id not in chosen and (
-            not chosen or max(_packed(fits).values()) < LANES
-        ):
+        if not chosen or max(_packed(fits).values()) < LANES:
             chosen = more
     return [line for line in lines if line.id in chosen]
 

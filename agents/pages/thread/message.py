@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_POST
 
 from agents.errors import AgentsError
+from agents.models import Run
 from agents.pages.damage import DAMAGE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, invalid
@@ -26,7 +27,8 @@ LONGEST = 20_000  # characters
 
 
 class MessageForm(forms.Form):
-    """What the composer sends. `agent` only where none has worked on the thread yet."""
+    """What the composer sends. `agent` only where none has worked on the thread yet,
+    `resume` only where the message starts a run."""
 
     branch = forms.UUIDField()
     message = forms.CharField(
@@ -34,6 +36,7 @@ class MessageForm(forms.Form):
         error_messages={"required": "Write what the agent should know or do."},
     )
     agent = forms.CharField(required=False, max_length=60)
+    resume = forms.ChoiceField(required=False, choices=Run.Resume.choices)
     request_key = forms.UUIDField()
 
 
@@ -58,6 +61,7 @@ def message(request: MemberRequest, pk: UUID) -> HttpResponse:
             by=request.principal,
             agent=form.cleaned_data["agent"],
             request_key=form.cleaned_data["request_key"],
+            resume=form.cleaned_data["resume"],
         )
     except (AgentsError, FutureSchema) as error:
         form.add_error("message", str(error))
@@ -77,6 +81,7 @@ def _again(
     context = page_context(request, pk, branch=branch)
     context |= {
         "typed": form.data.get("message", ""),
+        "chosen_resume": form.data.get("resume", ""),
         "composer_error": next(iter(form.errors.values()))[0],
     }
     return invalid(request, "thread/_composer.html", page="thread.html", **context)

@@ -36,6 +36,12 @@ def notes(context: Mapping[str, Any] | None) -> list[Note]:
             text = f"From the cache: what the same call gave at step {step}."
             text += f" That saved {duration(saved)}." if saved else ""
             found.append(Note("cached", "undo", "slate", text))
+    match context.get("folded"):
+        case [*others] if others:
+            text = f"One checkpoint at the end: {len(others)} more "
+            text += "steps are" if len(others) > 1 else "step is"
+            text += " stored in this one, as the agent is declared."
+            found.append(Note("folded", "pin", "slate", text))
     if context.get("simulated"):
         text = "Simulated: the call was not made. The agent was told to go on as if."
         found.append(Note("simulated", "fork", "violet", text))

@@ -9,17 +9,22 @@ from uuid import UUID, uuid4
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 
+from agents.pages.answering import said
+from agents.pages.compare import choose
+from agents.pages.compare.address import Address
 from agents.pages.principal import MemberRequest
+from agents.pages.remarks.shown import beside
 from agents.pages.thread.inspector import inspect
 from agents.pages.thread.map import branch_map
 from agents.pages.thread.panel import step_panel
-from agents.pages.thread.place import TABS, Place
+from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.rights import actions, composer, waiting
 from agents.pages.thread.status import branch_menu, siblings, thread_status, version
 from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import (
     Subject,
     Totals,
+    agent_gone,
     calls_of,
     load,
     marks,
@@ -28,7 +33,9 @@ from agents.pages.thread.subject import (
     totals,
     why_paused,
 )
+from agents.pages.thread.watch import Blamer
 from checkpoints.log import rules
+from checkpoints.models import Branch
 
 POLL = "every 2s"
 WARN_AT = 0.8  # of the steps that a policy allows
@@ -46,13 +53,14 @@ def page_context(
 
     Raises Http404 for what is not there, or not for this person.
     """
+    step = number(request.GET.get("step", ""))
     subject = load(
         request.principal,
         pk,
         branch=branch or _uuid(request, "branch"),
         checkpoint=checkpoint,
+        step=step,
     )
-    step = _number(request, "step")
     at = subject.at(checkpoint, step)
     tab = request.GET.get("tab", TABS[0])
     shown = subject.branch.pk
@@ -62,14 +70,16 @@ def page_context(
         tab=tab if tab in TABS else TABS[0],
         base=_uuid(request, "base"),
         split=request.GET.get("split") == "1",
+        path=asked_path(request.GET.get("path", "")),
     )
     here = tip
     if at is not None and (checkpoint is not None or step is not None):
         here = tip.at(at.id, own=at.branch_id == shown)
-    calls = calls_of(subject) if subject.steps else []
+    every = here.tab == "effects" or bool(here.path)
+    calls = calls_of(subject, every=every) if subject.steps else []
     lines = subject.lines
     sums = totals(subject.thread)
-    seen = _number(request, "seen")
+    seen = number(request.GET.get("seen", ""))
     return {
         "subject": subject,
         "thread": subject.thread,
@@ -77,6 +87,9 @@ def page_context(
         "tip": tip,
         "at": at,
         "status": thread_status(subject),
+        "answering": said(subject.run, head_step=subject.branch.head_step)
+        if subject.run
+        else "",
         "branches": branch_menu(lines, tip),
         "tabs": [(name, here.on(name)) for name in TABS],
         "totals": sums,
@@ -96,6 +109,7 @@ def page_context(
             parent_name=subject.parent_name,
             current=at.step if at else 0,
             people=subject.people,
+            where=subject.where,
             waiting=waiting(subject, calls),
         ),
         "siblings": siblings(lines, tip, at.step) if at else [],
@@ -103,10 +117,15 @@ def page_context(
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed
         else {},
+        "remarks": beside(subject, at),
+        "watch": Blamer(subject, here, at).watch(calls)
+        if at and here.path and not subject.sealed
+        else None,
         "actions": actions(subject, at),
         "composer": composer(subject, calls),
         "queued": queued(subject),
         "paused": why_paused(subject),
+        "agent_gone": agent_gone(subject),
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,
@@ -139,22 +158,32 @@ def _addresses(
         "base_place": replace(tip, checkpoint=here.base),
         "scrub_url": reverse("agents:thread_scrub", args=[thread]) + tip.query,
         "live": here.live,
+        "compare_url": compared(subject.branch),
+        "choose_url": choose.address(subject.branch.pk),
         "panes": [(pane, here.showing(pane)) for pane in PANES],
     }
     if at is not None:
         back = f"?branch={subject.branch.pk}"
         found["fork_url"] = reverse("agents:fork", args=[thread, at.id]) + back
         if at.step:
-            before = subject.steps[at.step - 1]
+            before, _ = subject.where(at.step - 1)
             found["fork_before_url"] = (
-                reverse("agents:fork", args=[thread, before.id]) + back
+                reverse("agents:fork", args=[thread, before]) + back
             )
     return found
 
 
+def compared(branch: Branch) -> str:
+    """Where a branch is compared: a fork with its source, another with what one chooses."""
+    if branch.parent_id is None:
+        return choose.address(branch.pk)
+    return Address(branch.parent_id, branch.pk).page
+
+
 def _pane(request: HttpRequest) -> str:
-    """What a phone shows: who followed a link to a tab wants to see it."""
-    pane = request.GET.get("pane", "inspector" if "tab" in request.GET else "step")
+    """What a phone shows: who follows a link to a tab, or watches a path, wants that."""
+    asked = {"tab", "path"} & request.GET.keys()
+    pane = request.GET.get("pane", "inspector" if asked else "step")
     return pane if pane in PANES else "step"
 
 
@@ -166,8 +195,3 @@ def _uuid(request: HttpRequest, name: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         raise Http404 from None
-
-
-def _number(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

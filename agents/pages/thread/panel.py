@@ -7,19 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
+
 from agents.models import Run, ToolCall
 from agents.pages.chips import NO_CHIPS, Chip, Chips
+from agents.pages.thread.attempts import Attempt, attempts, changed
 from agents.pages.thread.cards import Card, card, messages
 from agents.pages.thread.effects import CallView, call_views, calls_at
 from agents.pages.thread.notes import Note, notes
 from agents.pages.thread.place import Place
-from agents.pages.thread.steps import Step, has_failed, is_notable
+from agents.pages.thread.steps import NOTABLE, Step, has_failed, is_notable
 from agents.pages.thread.subject import Subject
 from agents.pages.thread.trouble import means
+from agents.pure.context import compose
 from checkpoints.log.hydrate import StepRecord
+from checkpoints.models import Checkpoint
 from checkpoints.pure.ops import Op
 
 VALUE = 200  # characters of a value beside its operation
+# As `is_notable`, asked of the database.
+IS_NOTABLE = Q(kind__in=NOTABLE) | Q(status=Checkpoint.Status.FAILED)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ class StepPanel:
     means: str  # of its failure
     cleaned: list[str]  # where text was that is none, as one reads it now
     notes: list[Note]
+    attempts: list[Attempt]
+    changed: str  # of the model that answered
+    left_out: int | None = None  # messages that facts stand for, since a resume
 
     @property
     def title(self) -> str:
@@ -100,7 +110,7 @@ def step_panel(
         if record
         else Additions(),
         calls=call_views(
-            calls_at(calls, subject.steps, at), subject.steps, subject.opened
+            calls_at(calls, subject.steps, at), subject.placed, subject.opened
         ),
         run=next((run for run in subject.runs if run.pk == run_id), None),
         who=who,
@@ -109,7 +119,21 @@ def step_panel(
         means=means(at.error_class) if failed else "",
         cleaned=_cleaned(record),
         notes=notes(record.context) if record else [],
+        attempts=attempts(record.context) if record else [],
+        changed=changed(subject.history.records, record)
+        if subject.history and record
+        else "",
+        left_out=_left_out(subject, at),
     )
+
+
+def _left_out(subject: Subject, at: Step) -> int | None:
+    """Of a step that resumed a run from the facts. None of any other."""
+    if at.kind != "resume" or subject.history is None:
+        return None
+    request = compose(subject.history.state_at(at.step), ())
+    left_out: int | None = request.manifest.get("left_out")
+    return left_out
 
 
 def _cleaned(record: StepRecord | None) -> list[str]:
@@ -118,21 +142,30 @@ def _cleaned(record: StepRecord | None) -> list[str]:
 
 
 def _ways(subject: Subject, place: Place, at: Step) -> Ways:
-    steps = subject.steps
+    steps, end = subject.steps, len(subject.steps) - 1
 
-    def to(step: Step | None) -> Place | None:
-        if step is None or step.id == at.id:
+    def to(step: int | None) -> Place | None:
+        if step is None or step == at.step or not 0 <= step <= end:
             return None
-        return place.at(step.id, own=step.branch_id == subject.branch.pk)
+        checkpoint, branch = subject.where(step)
+        return place.at(checkpoint, own=branch == subject.branch.pk)
 
-    before, after = steps[: at.step], steps[at.step + 1 :]
+    near = subject.near
+    before = range(near.start, at.step)
+    after = range(at.step + 1, near.stop)
+    notable_before = next((n for n in reversed(before) if is_notable(steps[n])), None)
+    notable_after = next((n for n in after if is_notable(steps[n])), None)
+    if notable_before is None and before.start:
+        notable_before = subject.last(IS_NOTABLE, before=before.start)
+    if notable_after is None and after.stop <= end:
+        notable_after = subject.next(IS_NOTABLE, after=after.stop - 1)
     return Ways(
-        previous=to(before[-1] if before else None),
-        next=to(after[0] if after else None),
-        first=to(steps[0]),
-        last=to(steps[-1]),
-        notable_before=to(next(filter(is_notable, reversed(before)), None)),
-        notable_after=to(next(filter(is_notable, after), None)),
+        previous=to(at.step - 1),
+        next=to(at.step + 1),
+        first=to(0),
+        last=to(end),
+        notable_before=to(notable_before),
+        notable_after=to(notable_after),
     )
 
 

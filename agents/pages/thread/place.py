@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from functools import cache
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.http import QueryDict
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 
+LONGEST = 2_000  # characters of a path
 TABS = ("diff", "state", "messages", "context", "effects", "raw")
 
 
@@ -26,6 +30,7 @@ class Place:
     tab: str = TABS[0]
     base: UUID | None = None
     split: bool = False
+    path: str = ""  # a JSON Pointer that is watched
 
     def at(self, checkpoint: UUID, *, own: bool) -> Place:
         """The same page at another step; `own` when the branch took it itself."""
@@ -43,9 +48,20 @@ class Place:
     def side_by_side(self, split: bool) -> Place:
         return replace(self, split=split)
 
+    def watching(self, path: str) -> Place:
+        return replace(self, path=path)
+
+    def asking(self, **more: str) -> str:
+        """The address's query, with more; nothing is left out for being a default."""
+        values = QueryDict(self.query.removeprefix("?"), mutable=True)
+        for name, value in more.items():
+            if value:
+                values[name] = value
+        return f"?{values.urlencode()}" if values else ""
+
     @property
     def query(self) -> str:
-        values = QueryDict(mutable=True)
+        values = {}
         if self.branch:
             values["branch"] = str(self.branch)
         if self.tab != TABS[0]:
@@ -54,7 +70,9 @@ class Place:
             values["base"] = str(self.base)
         if self.split:
             values["split"] = "1"
-        return f"?{values.urlencode()}" if values else ""
+        if self.path:
+            values["path"] = self.path
+        return f"?{urlencode(values)}" if values else ""
 
     @property
     def page(self) -> str:
@@ -85,7 +103,29 @@ class Place:
 
     def _address(self, name: str, name_at: str) -> str:
         if self.checkpoint:
-            path = reverse(name_at, args=[self.thread, self.checkpoint])
+            path = _path(name_at, 2, get_script_prefix())
+            path = path.replace(_HERE[1], str(self.checkpoint))
         else:
-            path = reverse(name, args=[self.thread])
-        return path + self.query
+            path = _path(name, 1, get_script_prefix())
+        return path.replace(_HERE[0], str(self.thread)) + self.query
+
+
+# A page has a thousand addresses of the same few kinds, and `reverse` takes its time.
+_HERE = (str(UUID(int=1)), str(UUID(int=2)))
+
+
+@cache
+def _path(name: str, ids: int, prefix: str) -> str:
+    """The path with `_HERE` in the place of its ids; `prefix`: what it depends on."""
+    return reverse(name, args=_HERE[:ids])
+
+
+def asked_path(text: str) -> str:
+    """The JSON Pointer that somebody means: the slash before it may be left out."""
+    text = re.sub(r"~(?![01])", "~0", text[:LONGEST])
+    return text if not text or text[0] == "/" else f"/{text}"
+
+
+def number(text: str) -> int | None:
+    """A number of the address, such as a step's; None for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agents.models import Approval, Run, ToolCall
 from agents.pages.thread.steps import Step, Wait
 from agents.pages.thread.subject import Subject
+from agents.runs.begin import AS_IT_CAME
 from agents.tools import registry
 
 RETRIED = {Run.Status.FAILED, Run.Status.CANCELLED}
@@ -23,6 +24,7 @@ class Composer:
     button: str = "Send"
     approval: Approval | None = None
     agents: Sequence[str] = ()  # to choose from, where none has worked on the thread
+    resumes: Sequence[tuple[str, str]] = ()  # what a run that it starts may go on from
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
     run = subject.run
     if run is None or run.status != Run.Status.WAITING or not subject.steps:
         return None
-    since = subject.steps[-1].created_at
+    since = subject.tip.created_at
     approval = pending(calls, subject)
     if approval is None and run.needs_owner:
         return Wait("waits for an owner", since)
@@ -85,12 +87,15 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
         return Composer(False, VIEWER)
     if (newer := subject.newer) is not None:
         return Composer(False, str(newer))
+    if subject.branch.is_imported:
+        return Composer(False, AS_IT_CAME)
     run = subject.run
     if not subject.runs:
         return _first(subject)
     if run is None or not run.is_live:
         step = subject.branch.head_step
-        return Composer(True, f"Starts a run that goes on from step {step}.")
+        said = f"Starts a run that goes on from step {step}."
+        return Composer(True, said, resumes=Run.Resume.choices)
     if run.cancel_requested and not run.interrupted:
         return Composer(False, "The run is being cancelled.")
     if run.needs_owner:

@@ -57,6 +57,8 @@ def thread_status(subject: Subject) -> Status:
             return Status("slate", "queue", "queued")
         case Run.Status.RUNNING:
             return Status("indigo", "run", "running")
+        case Run.Status.WAITING if run.is_held:
+            return Status("amber", "clock", "paused, waits for a person")
         case Run.Status.WAITING:
             return Status("amber", "clock", "waiting for a person")
         case Run.Status.FAILED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +14,7 @@ from agents.pages.thread.place import Place
 
 WINDOW = 200  # rows on a page; longer branches are shown around the open step
 PAUSE = timedelta(minutes=5)  # a shorter rest between two steps is not worth a line
-NOTABLE = {"tool", "interrupt", "decision", "error", "edit"}
+NOTABLE = {"tool", "interrupt", "decision", "error", "edit", "resume"}
 
 
 class Step(Protocol):
@@ -84,6 +84,11 @@ class StepList:
     later: Place | None
 
 
+def start_of(current: int, total: int) -> int:
+    """The first step that is listed, of so many, where this one is open."""
+    return max(0, min(current - WINDOW // 2, total - WINDOW))
+
+
 def has_failed(step: Step) -> bool:
     return step.kind == "error" or step.status == "failed"
 
@@ -101,13 +106,15 @@ def step_list(
     parent_name: str,
     current: int,
     people: Mapping[int, str],
+    where: Callable[[int], tuple[UUID, UUID]],
     waiting: Wait | None = None,
 ) -> StepList:
     """Rows of a branch's lineage, oldest first; steps are contiguous from 0.
 
-    `waiting` is what the branch waits for at its tip, when it does.
+    `where` tells checkpoint and branch of a step that is not listed; `waiting` is what
+    the branch waits for at its tip, when it does.
     """
-    start = max(0, min(current - WINDOW // 2, len(steps) - WINDOW))
+    start = start_of(current, len(steps))
     window = steps[start : start + WINDOW]
     shared = [step for step in window if step.branch_id != branch]
     own = [step for step in window if step.branch_id == branch]
@@ -132,16 +139,16 @@ def step_list(
         return found
 
     own_rows = rows(own)
-    if waiting and window and window[-1] is steps[-1]:
+    if waiting and window and start + WINDOW >= len(steps):
         own_rows.append(waiting)
 
     def moved(to: int) -> Place | None:
         if not 0 <= to < len(steps):
             return None
-        step = steps[to]
-        return place.at(step.id, own=step.branch_id == branch)
+        checkpoint, taken_by = where(to)
+        return place.at(checkpoint, own=taken_by == branch)
 
-    fork_step = own[0].step - 1 if own else (steps[-1].step if steps else 0)
+    fork_step = own[0].step - 1 if own else max(0, len(steps) - 1)
     first = shared[0].step if shared else 0
     return StepList(
         branch_name=branch_name,

@@ -2,29 +2,30 @@
 
 Two ways to load it. A reader gets the opened history. Somebody who may not read, or a
 thread that does not open, gets the structure: kinds, times and outcomes, which are
-stored in clear, and no content.
+stored in clear, and no content. Of a long branch the rows around one step are read: who
+looks at another step's gets them all, so ask `near` first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
-from datetime import datetime
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, F, Q, Sum
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from agents.models import Run, ToolCall
+from agents.models import Approval, Run, ToolCall
 from agents.pages.chips import Chips
-from agents.pages.damage import DAMAGE, open_each
+from agents.pages.damage import DAMAGE, open_columns, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
-from agents.pages.thread.steps import Step, has_failed
+from agents.pages.thread.steps import WINDOW, Step, has_failed, start_of
+from agents.pages.thread.structure import lasts, of_line, structure
 from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
@@ -32,47 +33,11 @@ from checkpoints.access import UserPrincipal
 from checkpoints.errors import CheckpointsError, FutureSchema
 from checkpoints.gate import Pass
 from checkpoints.ids import short
-from checkpoints.log.hydrate import History, read
+from checkpoints.log.hydrate import History, around, read
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
 
 MOST_MARKS = 500
-# What a step is called by those who may not read its label.
-WITHOUT_CONTENT = {
-    "input": "message",
-    "model": "model call",
-    "interrupt": "asks a person",
-    "error": "failure",
-}
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A step without its content: the columns that are stored in clear."""
-
-    id: UUID
-    branch_id: UUID
-    step: int
-    kind: str
-    status: str
-    name: str
-    run: UUID | None
-    actor_id: int | None
-    model_requested: str
-    model_returned: str
-    temperature: float | None
-    top_p: float | None
-    seed: int | None
-    fingerprint: str
-    tokens_in: int | None
-    tokens_out: int | None
-    cost: Decimal | None
-    latency_ms: int | None
-    error_class: str
-    created_at: datetime
-
-    @property
-    def label(self) -> str:
-        return self.name or WITHOUT_CONTENT.get(self.kind, self.kind)
+LONG = 2 * WINDOW  # steps; of a longer branch only the rows that are shown are read
 
 
 @dataclass(frozen=True)
@@ -98,6 +63,40 @@ class Subject:
     damage: CheckpointsError | None = None
     gone: Gone | None = None
     people: dict[int, str] = field(default_factory=dict)
+    # Steps of the checkpoints that `calls_of` met: of replies and of results.
+    placed: dict[UUID, int] = field(default_factory=dict)
+
+    @property
+    def near(self) -> range:
+        """The steps whose rows are there."""
+        return self.history.near if self.history else range(len(self.steps))
+
+    def where(self, step: int) -> tuple[UUID, UUID]:
+        """The checkpoint of a step of the branch, and the branch that took it."""
+        if self.history is not None:
+            return self.history.place(step)
+        return self.steps[step].id, self.steps[step].branch_id
+
+    def last(self, wanted: Q, *, before: int) -> int | None:
+        """The last step before this one that is so, by its row as it stands."""
+        return self._first(wanted & Q(step__lt=before), "-step")
+
+    def next(self, wanted: Q, *, after: int) -> int | None:
+        """As `last`, the first step after this one."""
+        return self._first(wanted & Q(step__gt=after), "step")
+
+    def _first(self, wanted: Q, order: str) -> int | None:
+        line = of_line(self.branches, self.branch)
+        rows = self.thread.checkpoints.filter(line, wanted).order_by(order)
+        found: int | None = rows.values_list("step", flat=True).first()
+        return found
+
+    @property
+    def tip(self) -> Step | Checkpoint:
+        """The last step; at least what its row says of it."""
+        if len(self.steps) - 1 in self.near or self.branch.head is None:
+            return self.steps[-1]
+        return self.branch.head
 
     @cached_property
     def chips(self) -> Chips:
@@ -125,7 +124,9 @@ class Subject:
         agent, history = self.agent, self.history
         if agent is None or history is None or step < 0:
             return None
-        found = history.record(step).schema_version
+        is_far = step == self.branch.head_step and step not in self.near
+        row = self.branch.head if is_far else None
+        found = (row or history.record(step)).schema_version
         if found <= agent.schema_version:
             return None
         return FutureSchema(found, agent.schema_version)
@@ -157,9 +158,9 @@ class Subject:
     def at(self, checkpoint: UUID | None, step: int | None) -> Step | None:
         """The step that was asked for; without a wish, the tip. None: no steps yet."""
         if checkpoint is not None:
-            for found in self.steps:
-                if found.id == checkpoint:
-                    return found
+            for near in self.near:
+                if self.steps[near].id == checkpoint:
+                    return self.steps[near]
             raise Http404
         if not self.steps:
             return None
@@ -181,12 +182,15 @@ def load(
     *,
     branch: UUID | None = None,
     checkpoint: UUID | None = None,
+    step: int | None = None,
     purpose: str = "thread page",
+    whole: bool = False,
 ) -> Subject:
     """The thread as this person may see it, with the branch that was asked for.
 
-    Without a wish it is the branch at work, else the one that worked last. Opening is
-    recorded. Raises Http404 for what is not there or not theirs.
+    Without a wish it is the branch at work, else the one that worked last. `checkpoint`
+    or `step` is what a page is about: rows around it are read, of all steps where it is to
+    be `whole`. Opening is recorded. Raises Http404 for what is not there or not theirs.
     """
     thread = get_object_or_404(Thread.objects.for_user(principal), pk=thread_id)
     branches = list(thread.branches.order_by("created_at", "pk"))
@@ -195,15 +199,14 @@ def load(
         .defer("agent_version__spec", "error")
         .order_by("created_at", "pk")
     )
+    found = None
     if branch is None and checkpoint is not None:
-        branch = (
-            thread.checkpoints.filter(pk=checkpoint)
-            .values_list("branch_id", flat=True)
-            .first()
-        )
-        if branch is None:
-            raise Http404
+        branch, found = _of(thread, checkpoint)
     chosen = _chosen(branches, runs, branch)
+    if chosen.head_step < LONG:
+        whole = True
+    elif checkpoint is not None and not whole:
+        step = _of(thread, checkpoint)[1] if found is None else found
     subject = Subject(
         principal=principal,
         thread=thread,
@@ -220,14 +223,23 @@ def load(
         subject.gone = gone(thread, None)
     else:
         try:
-            _open(subject, principal, purpose)
+            _open(subject, principal, purpose, near=None if whole else (step,))
         except DAMAGE as damage:
             subject.damage = damage
             subject.history = subject.opened = None
     if subject.history is None:
         subject.steps = structure(branches, chosen)
-    subject.people = people(subject.steps)
+    subject.people = people(subject.steps[step] for step in subject.near)
     return subject
+
+
+def _of(thread: Thread, checkpoint: UUID) -> tuple[UUID, int]:
+    """The branch that holds a checkpoint, and its step. Raises Http404."""
+    rows = thread.checkpoints.filter(pk=checkpoint).values_list("branch_id", "step")
+    if (found := rows.first()) is None:
+        raise Http404
+    branch, step = found
+    return branch, step
 
 
 def _chosen(
@@ -247,7 +259,14 @@ def _chosen(
     return branches[0]
 
 
-def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
+def _open(
+    subject: Subject,
+    principal: UserPrincipal,
+    purpose: str,
+    *,
+    near: tuple[int | None] | None,
+) -> None:
+    """`near`: the step around which rows are read, None being the tip; or all rows."""
     thread = subject.thread
     opened = gate.admit(
         principal,
@@ -257,9 +276,9 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
     )
     subject.opened = opened
     subject.gone = gone(thread, opened)
-    [title] = open_each(opened, [thread], "title")
+    branches = [(branch, "name") for branch in subject.branches]
+    title, *names = open_columns(opened, [(thread, "title"), *branches])
     subject.title = title or f"{subject.title}: its title cannot be opened"
-    names = open_each(opened, subject.branches, "name")
     subject.names = {
         branch.pk: name or _sealed_name(branch)
         for branch, name in zip(subject.branches, names, strict=True)
@@ -267,29 +286,23 @@ def _open(subject: Subject, principal: UserPrincipal, purpose: str) -> None:
     if subject.gone is not None:
         subject.opened = None
         return
-    subject.history = read(opened, subject.branch)
+    if near is None:
+        subject.history = read(opened, subject.branch)
+    else:
+        total = subject.branch.head_step + 1
+        start = start_of(total if near[0] is None else near[0], total)
+        last = start + WINDOW
+        subject.history = around(
+            opened,
+            subject.branch,
+            first=start - 1,  # whether it waited before the first that is listed
+            last=last if last < total else None,
+        )
     subject.steps = subject.history.records
 
 
 def _sealed_name(branch: Branch) -> str:
     return "main" if branch.parent_id is None else f"branch {short(branch.pk)}"
-
-
-def structure(branches: Iterable[Branch], branch: Branch) -> list[Bare]:
-    """The steps of a branch through its forks, without content."""
-    by_id = {each.pk: each for each in branches}
-    wanted = Q(branch=branch)
-    line, until = branch, branch.fork_step
-    while line.parent_id is not None:
-        line = by_id[line.parent_id]
-        wanted |= Q(branch=line, step__lte=until)
-        until = min(until, line.fork_step)
-    rows = (
-        branch.thread.checkpoints.filter(wanted)
-        .order_by("step")
-        .values_list(*(column.name for column in fields(Bare)))
-    )
-    return [Bare(*row) for row in rows]
 
 
 def people(steps: Iterable[Step]) -> dict[int, str]:
@@ -333,19 +346,46 @@ def marks(subject: Subject) -> list[Mark]:
     return found
 
 
-def calls_of(subject: Subject) -> list[ToolCall]:
-    """The calls that the shown branch made or inherited, in order; nothing opened."""
-    steps = {step.id: step.step for step in subject.steps}
+def calls_of(subject: Subject, *, every: bool = True) -> list[ToolCall]:
+    """The calls that the shown branch made or inherited, in order; nothing opened.
+
+    Not `every`: those of the steps whose rows are there, and those that wait.
+    """
+    last = lasts(subject.branches, subject.branch)
     calls = (
         ToolCall.objects.for_user(subject.principal)
-        .filter(thread=subject.thread, branch__in={s.branch_id for s in subject.steps})
+        .filter(thread=subject.thread, branch__in=last)
         .select_related("approval__decided_by", "recorded_from")
-        .defer("arguments", "reason", "effective", "result")
+        .defer("arguments", "reason", "result")
+        .annotate(
+            asked_branch=F("reply__branch"),
+            asked_step=F("reply__step"),
+            ended_branch=F("result_checkpoint__branch"),
+            ended_step=F("result_checkpoint__step"),
+        )
     )
-    return sorted(
-        (call for call in calls if call.reply_id in steps),
-        key=lambda call: (steps[call.reply_id], call.ordinal),
-    )
+    near = subject.near
+    if not every and len(near) < len(subject.steps):
+        around_it = (near.start, near.stop - 1)
+        calls = calls.filter(
+            Q(reply__step__range=around_it)
+            | Q(result_checkpoint__step__range=around_it)
+            | Q(approval__status=Approval.Status.PENDING)
+        )
+
+    def is_there(branch: UUID | None, step: int | None) -> bool:
+        return branch in last and step is not None and step <= last[branch]
+
+    found: list[ToolCall] = []
+    for call in calls:
+        if not is_there(call.asked_branch, call.asked_step):
+            continue
+        subject.placed[call.reply_id] = call.asked_step
+        result = call.result_checkpoint_id
+        if result and is_there(call.ended_branch, call.ended_step):
+            subject.placed[result] = call.ended_step
+        found.append(call)
+    return sorted(found, key=lambda c: (subject.placed[c.reply_id], c.ordinal))
 
 
 def queued(subject: Subject) -> list[str]:
@@ -369,9 +409,20 @@ def failed_step(steps: Sequence[Step]) -> Step | None:
     return next((step for step in reversed(steps) if has_failed(step)), None)
 
 
-def why_paused(subject: Subject) -> str:
-    """What the run of the shown branch waits for before it goes on by itself."""
+def agent_gone(subject: Subject) -> str:
+    """The agent of the shown branch's live run, where no app here has it any more."""
     run = subject.run
-    if run is None or not run.is_paused or subject.opened is None:
+    if run is None or not run.is_live:
+        return ""
+    name = run.agent_version.agent.name
+    return "" if name in registry else name
+
+
+def why_paused(subject: Subject) -> str:
+    """Why the run of the shown branch is paused, where something is kept that says so."""
+    run = subject.run
+    if run is None or not run.is_live or not run.error_class or subject.opened is None:
+        return ""
+    if not (run.is_paused or run.is_held):
         return ""
     return open_each(subject.opened, [run], "error")[0] or run.error_class

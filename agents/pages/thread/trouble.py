@@ -9,7 +9,10 @@ MEANS = {
     "model_refused": "The model declined to answer. Fork with another prompt.",
     "context_overflow": "The conversation is longer than the model takes. Fork an "
     "earlier step, or choose a model with a larger window.",
+    "tool_timeout": "The tool did not answer in time, and nobody waits for it any more.",
     "tool_stopped": "The tool stopped the run. Fork an earlier step to go another way.",
+    "stopped_by_policy": "A policy of the workspace stops runs that want to do this.",
+    "rejected_by_policy": "A policy of the workspace did not allow the call.",
     "outcome_unknown": "Nobody knows whether the call took effect. Look where it would "
     "show before you ask for it again.",
     "too_many_attempts": "Workers took this run up again and again without a step.",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import F, Sum
 
 from agents.models import Run
-from agents.pages.damage import open_each
-from agents.pages.threads.find import Found
+from agents.pages import text
+from agents.pages.damage import open_columns, open_each
+from agents.pages.remarks.shown import Topic, of_threads, thread_topic
+from agents.pages.threads.load import Found, OfThreads
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
+from checkpoints.db import session
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.models import Branch, Checkpoint, CheckpointDelta, Deletion, Thread
@@ -23,18 +26,26 @@ SPARKS = 14  # steps in the little chart of a row
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One step's time in the little chart."""
+class Chart:
+    """The times of the newest steps: as two SVG paths of bars, and in words."""
 
-    x: float
-    y: float
-    height: float
-    hot: bool
+    bars: str = ""
+    hot: str = ""  # of steps that failed
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What all runs of a thread used together; nothing where it has none."""
+
+    cost: Decimal | None = None
+    tokens: int = 0
+    worked: timedelta | None = None
 
 
 @dataclass
 class Row:
-    thread: Found
+    thread: Thread
     title: str
     status: str
     active_at: datetime
@@ -42,11 +53,11 @@ class Row:
     last: str = ""  # the newest step's label
     steps: int = 0
     branches: int = 0
-    cost: Decimal | None = None
-    tokens: int = 0
-    bars: list[Bar] = field(default_factory=list)
+    spent: Spent = field(default_factory=Spent)
+    chart: Chart = field(default_factory=Chart)
     readable: bool = True
     gone: str = ""  # "archived", "deleted"
+    remarks: Topic | None = None  # on the thread itself; None: sealed
 
     @property
     def agent(self) -> str:
@@ -54,70 +65,96 @@ class Row:
 
 
 def rows_of(
-    principal: UserPrincipal, threads: Sequence[Found], opened: Pass | None = None
+    principal: UserPrincipal, found: Sequence[Found], opened: Pass | None = None
 ) -> list[Row]:
     """The list's rows. Who may not read sees structure, and no titles."""
+    threads = [each.thread for each in found]
     if principal.may_read and threads and opened is None:
         opened = gate.admit(principal, purpose="threads list", threads=threads)
-    titles = open_each(opened, threads, "title") if opened else [None] * len(threads)
+    titles: list[str | None] = [None] * len(threads)
+    topics: dict[UUID, Topic] = {}
+    if opened is not None:
+        titles, topics = _opened(principal, threads, opened)
     ids = [thread.pk for thread in threads]
-    runs = {
-        run.pk: run
-        for run in Run.objects.for_user(principal)
-        .filter(pk__in=[thread.run_id for thread in threads])
-        .select_related("agent_version__agent")
-        .defer("error", "agent_version__spec")
-    }
-    branches: dict[UUID, list[Branch]] = {}
-    for branch in (
-        Branch.objects.for_user(principal)
-        .filter(thread__in=ids)
-        .only("thread_id", "head_id", "head_step", "updated_at")
-        .order_by("updated_at")
-    ):
-        branches.setdefault(branch.thread_id, []).append(branch)
+    branches = branches_of(principal, ids)
     newest = {
-        thread.pk: _of_run(branches[thread.pk], runs.get(thread.run_id))
-        for thread in threads
+        each.thread.pk: telling(branches[each.thread.pk], each.run) for each in found
     }
     labels = _labels(principal, newest.values(), opened)
-    bars = _bars(principal, newest.values())
-    sums = _sums(principal, ids)
+    charts = _charts(principal, newest.values())
+    spent = _spent(principal, ids)
     rows = []
-    for thread, title in zip(threads, titles, strict=True):
-        cost, tokens = sums.get(thread.pk, (None, 0))
-        branch = newest[thread.pk]
-        status = thread.run_status or (
-            "imported" if thread.origin == Thread.Origin.IMPORT else "idle"
-        )
+    for each, title in zip(found, titles, strict=True):
+        thread, branch = each.thread, newest[each.thread.pk]
         rows.append(
             Row(
                 thread=thread,
                 title=title or f"Thread {short(thread.pk)}",
-                status=status,
-                active_at=thread.active_at,
-                run=runs.get(thread.run_id),
+                status=each.status or _without_run(thread),
+                active_at=each.active_at,
+                run=each.run,
                 last=labels.get(branch.head_id, ""),
                 steps=max(each.head_step for each in branches[thread.pk]) + 1,
                 branches=len(branches[thread.pk]),
-                cost=cost,
-                tokens=tokens,
-                bars=bars.get(branch.pk, []),
+                spent=spent.get(thread.pk, Spent()),
+                chart=charts.get(branch.pk, Chart()),
                 readable=title is not None or opened is None,
-                gone=_gone(thread),
+                gone=_gone(each),
+                remarks=topics.get(thread.pk),
             )
         )
     return rows
 
 
-def _gone(thread: Found) -> str:
+def branches_of(
+    principal: UserPrincipal, threads: Sequence[UUID]
+) -> Mapping[UUID, list[Branch]]:
+    """The branches of each, the one that moved last at the end."""
+    found: dict[UUID, list[Branch]] = {}
+    for branch in _BRANCHES.rows(principal, threads):
+        found.setdefault(branch.thread_id, []).append(branch)
+    return found
+
+
+_BRANCHES = OfThreads(
+    lambda by, threads: (
+        Branch.objects.for_user(by)
+        .filter(thread__in=threads)
+        .only("thread_id", "head_id", "head_step", "updated_at")
+        .order_by("updated_at")
+    )
+)
+
+
+def _opened(
+    principal: UserPrincipal, threads: Sequence[Thread], opened: Pass
+) -> tuple[list[str | None], dict[UUID, Topic]]:
+    """Titles, and what is said about each thread: opened together, for their keys."""
+    remarks = of_threads(principal, threads)
+    said = [row for rows in remarks.values() for row in rows]
+    values = open_columns(
+        opened,
+        [*((each, "title") for each in threads), *((row, "text") for row in said)],
+    )
+    ids = (row.pk for row in said)
+    texts = dict(zip(ids, values[len(threads) :], strict=True))
+    return values[: len(threads)], {
+        pk: thread_topic(rows, texts, principal) for pk, rows in remarks.items()
+    }
+
+
+def _without_run(thread: Thread) -> str:
+    return "imported" if thread.origin == Thread.Origin.IMPORT else "idle"
+
+
+def _gone(found: Found) -> str:
     """Where its content went; empty while it is here."""
-    if thread.pruned_at is None:
+    if found.thread.pruned_at is None:
         return ""
-    return "deleted" if thread.gone == Deletion.What.SHREDDED else "archived"
+    return "deleted" if found.gone == Deletion.What.SHREDDED else "archived"
 
 
-def _of_run(branches: Sequence[Branch], run: Run | None) -> Branch:
+def telling(branches: Sequence[Branch], run: Run | None) -> Branch:
     """The branch that a row tells of: its run's, else the one that moved last."""
     for branch in branches:
         if run is not None and branch.pk == run.branch_id:
@@ -145,46 +182,68 @@ def _labels(
     }
 
 
-def _sums(
-    principal: UserPrincipal, threads: Sequence[UUID]
-) -> dict[UUID, tuple[Decimal | None, int]]:
-    rows = (
-        Checkpoint.objects.for_user(principal)
-        .filter(thread__in=threads)
-        .values("thread")
-        .annotate(cost=Sum("cost"), read=Sum("tokens_in"), written=Sum("tokens_out"))
-    )
+def _spent(principal: UserPrincipal, threads: Sequence[UUID]) -> dict[UUID, Spent]:
+    rows = _SPENT.rows(principal, threads)
     return {
-        row["thread"]: (row["cost"], (row["read"] or 0) + (row["written"] or 0))
-        for row in rows
+        thread: Spent(cost, tokens, worked) for thread, cost, tokens, worked in rows
     }
 
 
-def _bars(
-    principal: UserPrincipal, branches: Iterable[Branch]
-) -> dict[UUID, list[Bar]]:
-    """The times of the newest steps, as bars; a failed step's is hot."""
-    rows = (
-        Checkpoint.objects.for_user(principal)
-        .filter(
-            branch__in=[branch.pk for branch in branches],
-            step__gt=F("branch__head_step") - SPARKS,
-        )
-        .order_by("step")
-        .values_list("branch_id", "latency_ms", "status", "kind")
+_SPENT = OfThreads(
+    lambda by, threads: (
+        Run.objects.for_user(by)
+        .filter(thread__in=threads)
+        .order_by()
+        .values_list("thread")
+        .annotate(Sum("cost"), Sum("tokens"), Sum("worked"))
     )
+)
+
+
+def _charts(principal: UserPrincipal, branches: Iterable[Branch]) -> dict[UUID, Chart]:
+    """The times of the newest steps of each branch; a failed step's is hot."""
     found: dict[UUID, list[tuple[int, bool]]] = {}
+    with session.joined_as_written():
+        rows = _NEWEST_STEPS.rows(principal, [branch.pk for branch in branches])
     for branch, latency, status, kind in rows:
         failed = status == Checkpoint.Status.FAILED or kind == Checkpoint.Kind.ERROR
         found.setdefault(branch, []).append((latency or 0, failed))
     return {branch: _chart(times) for branch, times in found.items()}
 
 
-def _chart(times: list[tuple[int, bool]]) -> list[Bar]:
+# From the branch, by the whole index: so many steps are read, however many it has.
+_NEWEST_STEPS = OfThreads(
+    lambda by, branches: (
+        Branch.objects.for_user(by)
+        .filter(
+            pk__in=branches,
+            checkpoints__thread=F("thread"),
+            checkpoints__step__gt=F("head_step") - SPARKS,
+        )
+        .order_by("checkpoints__step")
+        .values_list(
+            "pk",
+            "checkpoints__latency_ms",
+            "checkpoints__status",
+            "checkpoints__kind",
+        )
+    )
+)
+
+
+def _chart(times: list[tuple[int, bool]]) -> Chart:
     """Heights by square root, so that one long step does not flatten the others."""
     top = max(time for time, _ in times) ** 0.5 or 1
-    bars = []
+    paths: dict[bool, list[str]] = {False: [], True: []}
     for n, (time, failed) in enumerate(times):
-        height = round(2 + 15 * time**0.5 / top, 1)
-        bars.append(Bar(round(n * 5.1, 1), round(18 - height, 1), height, failed))
-    return bars
+        height = 2 + 15 * time**0.5 / top
+        paths[failed].append(f"M{n * 5.1:.1f} 18v-{height:.1f}h3.9v{height:.1f}z")
+    return Chart("".join(paths[False]), "".join(paths[True]), _said(times))
+
+
+def _said(times: list[tuple[int, bool]]) -> str:
+    """What the chart shows, for who does not see it."""
+    longest = text.duration(max(time for time, _ in times))
+    failed = sum(failed for _, failed in times)
+    said = f"Last {len(times)} steps, the longest {longest}"
+    return f"{said}, {failed} failed" if failed else said

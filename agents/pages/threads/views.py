@@ -2,51 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import path, reverse
+from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_safe
 
-from agents.models import Agent, Run
+from agents.models import Run
 from agents.pages import live
 from agents.pages.principal import MemberRequest, member
-from agents.pages.threads.find import (
-    PERIODS,
-    VIEWS,
-    Filters,
-    Page,
-    annotated,
-    counts_of,
-    filtered,
-    page_of,
-)
+from agents.pages.threads import find
+from agents.pages.threads.filters import VIEWS, Filters
+from agents.pages.threads.find import Place
+from agents.pages.threads.form import fields, first_agent
+from agents.pages.threads.load import Found, load
 from agents.pages.threads.rows import rows_of
-from checkpoints.access import UserPrincipal
+from agents.pages.threads.search import Search, search
 
 POLL = "every 4s"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a page of the list shows, and where its neighbours are."""
+
+    filters: Filters
+    found: Sequence[Found]
+    older: str = ""
+    newer: str = ""
+    search: Search | None = None
+    matches: str = ""  # how many there are, where a filter is on
+
+    @property
+    def tag(self) -> str:
+        return live.tag(
+            f"{each.thread.pk} {each.status} {each.active_at}" for each in self.found
+        )
+
+    @property
+    def poll(self) -> str:
+        """A search opens titles, and each opening is recorded: not every few seconds."""
+        at_work = any(each.status in Run.LIVE for each in self.found)
+        return POLL if at_work and self.search is None else ""
 
 
 @require_safe
 @member
 def threads(request: MemberRequest) -> HttpResponse:
     filters = Filters.of(request.GET)
-    counts = counts_of(annotated(request.principal))
+    counts = find.counts_of(request.principal)
+    shown = _shown(request, filters)
     return render(
         request,
         "threads.html",
         {
-            **_table(request, filters, _page(request, filters)),
+            **_table(request, shown),
             "filters": filters,
+            "shown": shown,
             "views": [
-                (view, filters.address(status=view), counts.get(view, 0))
-                for view in VIEWS
+                (view, filters.address(status=view), counts[view]) for view in VIEWS
             ],
-            "periods": PERIODS.items(),
-            "agents": _agents(request.principal),
+            "fields": SimpleLazyObject(lambda: fields(request.principal, filters)),
             "total": counts["all"],
-            "clear": "?",
+            "first_agent": SimpleLazyObject(lambda: first_agent(request.principal)),
         },
     )
 
@@ -55,53 +77,52 @@ def threads(request: MemberRequest) -> HttpResponse:
 @member
 def table(request: MemberRequest) -> HttpResponse:
     """The rows anew, for a page that shows threads at work."""
-    filters = Filters.of(request.GET)
-    page = _page(request, filters)
-    tag = _tag(page)
-    if same := live.unchanged(request, tag):
+    shown = _shown(request, Filters.of(request.GET))
+    if same := live.unchanged(request, shown.tag):
         return same
-    context = _table(request, filters, page)
-    return live.region(request, "threads/_table.html", context, shown=tag)
+    context = _table(request, shown)
+    return live.region(request, "threads/_table.html", context, shown=shown.tag)
 
 
-def _page(request: MemberRequest, filters: Filters) -> Page:
-    return page_of(
-        request.principal,
-        filtered(annotated(request.principal).by_activity(), filters),
+def _shown(request: MemberRequest, filters: Filters) -> Shown:
+    principal = request.principal
+    before = Place.of(request.GET.get("before", ""))
+    after = Place.of(request.GET.get("after", ""))
+    threads = find.matching(principal, filters)
+    if filters.text and principal.may_read:
+        found = search(principal, threads, filters.text, before=before)
+        further = found.further
+        return Shown(
+            filters,
+            found.found,
+            older=filters.address(before=str(further)) if further else "",
+            newer=filters.address() if before else "",
+            search=found,
+        )
+    plain = filters.view == "all" and not filters.chosen
+    if plain and not before and not after:
+        page = find.first_page(principal)
+    else:
+        page = find.page_of(threads, before=before, after=after)
+    return Shown(
         filters,
-        before=request.GET.get("before", ""),
-        after=request.GET.get("after", ""),
+        load(principal, page.places),
+        older=filters.address(before=str(page.older)) if page.older else "",
+        newer=filters.address(after=str(page.newer)) if page.newer else "",
+        matches=find.number(threads) if filters.chosen else "",
     )
 
 
-def _table(request: MemberRequest, filters: Filters, page: Page) -> dict[str, Any]:
+def _table(request: MemberRequest, shown: Shown) -> dict[str, Any]:
+    opened = shown.search.opened if shown.search else None
     return {
-        "rows": rows_of(request.principal, page.threads, page.opened),
-        "earlier": page.earlier and filters.address(before=page.earlier),
-        "later": page.later and filters.address(after=page.later),
+        "rows": rows_of(request.principal, shown.found, opened),
+        "earlier": "" if shown.search else shown.older,
+        "later": "" if shown.search else shown.newer,
         "table_url": f"{reverse('agents:threads_table')}?{request.GET.urlencode()}",
-        "tag": _tag(page),
-        # A search opens titles, and each opening is recorded: not every few seconds.
-        "poll": POLL if not filters.text and _any_live(page) else "",
+        "tag": shown.tag,
+        "poll": shown.poll,
     }
-
-
-def _any_live(page: Page) -> bool:
-    return any(thread.run_status in Run.LIVE for thread in page.threads)
-
-
-def _tag(page: Page) -> str:
-    return live.tag(
-        f"{thread.pk} {thread.run_status} {thread.active_at}" for thread in page.threads
-    )
-
-
-def _agents(principal: UserPrincipal) -> list[str]:
-    return list(
-        Agent.objects.for_user(principal)
-        .order_by("name")
-        .values_list("name", flat=True)
-    )
 
 
 urlpatterns = [

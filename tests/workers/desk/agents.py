@@ -5,23 +5,32 @@ Effects go to the external ledger, which judges "exactly once".
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from pydantic import BaseModel, Field
+
 from agents.tools import (
     Agent,
+    Changed,
+    Found,
     IdempotencyKey,
+    Invalid,
     Limits,
+    Preview,
     Rule,
+    Seen,
     ToolContext,
     ToolError,
+    Unchanged,
     never,
     register,
     tool,
@@ -45,11 +54,72 @@ def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
     effect="external",
     idempotent=True,
     title="Book {item} for {price}",
+    version=os.environ.get("DESK_BOOK"),  # another: the agent was upgraded
     approve=Rule("over 1,000", when={"path": "/price", "op": "gt", "value": "1000"}),
 )
 def book(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Book something."""
     return _post("bookings", key, {"item": item, "price": str(price)})
+
+
+def _fares() -> dict[str, Any]:
+    with urlopen(f"{os.environ['DESK_LEDGER']}/fares", timeout=30) as answer:  # noqa: S310  # the test's own server
+        fares: dict[str, Any] = json.load(answer)
+    return fares
+
+
+def _costs_now(item: str, price: Decimal, *, seen: Seen) -> Found:
+    """What the airline charges for it: a price, or what becomes of who asks."""
+    now = _fares().get(item, {}).get("any", {"price": str(price)})
+    match now["price"]:
+        case "gone":
+            return Invalid(f"{item} is sold out")
+        case "unknown":
+            raise LookupError(f"nobody knows what {item} costs")
+        case "hang":
+            while _fares().get(item):
+                time.sleep(0.05)
+        case "nonsense":
+            return {"price": 1}  # type: ignore[return-value]  # what it must not do
+    if Decimal(now["price"]) == price:
+        return Unchanged(now)
+    old = seen or {"price": str(price)}
+    text = f"it was {old['price']}, is {now['price']}"
+    return Changed(old, now, text, arguments={"price": now["price"]})
+
+
+def _voucher(item: str, price: Decimal) -> Preview:
+    if item == "nothing to see":
+        raise LookupError("no picture of it")
+    return Preview.email(to="desk@example.org", subject=item, body=f"For {price}.")
+
+
+@tool(
+    effect="external",
+    idempotent=True,
+    title="Reserve {item} for {price}",
+    approve=Rule("reserve"),
+    guard=_costs_now,
+    tolerance={"/price": "2%"},
+    preview=_voucher,
+    reversible="for 24 hours",
+)
+def reserve(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Reserve something at a price that may change."""
+    return _post("reservations", key, {"item": item, "price": str(price)})
+
+
+@tool(
+    effect="external",
+    idempotent=True,
+    title="Snap up {item} for {price}",
+    approve=Rule("snap up"),
+    timeout=timedelta(seconds=3),
+    guard=_costs_now,
+)
+def snap_up(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
+    """Reserve something whose price must be known soon."""
+    return _post("reservations", key, {"item": item, "price": str(price)})
 
 
 @tool(effect="external", title="Send {text}", approve=never)
@@ -167,10 +237,50 @@ def explode() -> str:
     raise RuntimeError("the boiler burst")
 
 
+@tool(effect="read", title="Leave")
+def leave(how: str = "exit") -> str:
+    """End the process, as a script would, or a loop of its own."""
+    raise asyncio.CancelledError if how == "cancel" else SystemExit(3)
+
+
+@tool(effect="read", title="Search {what}", cache=timedelta(minutes=5))
+def search(what: str, *, ctx: ToolContext) -> str:
+    """Look something up where each search is paid for."""
+    if what == "in euros":
+        ctx.spent(1, "EUR")
+    if what == "inexactly":
+        ctx.spent(0.1)  # type: ignore[arg-type]  # what it must not do
+    ctx.spent("0.25")
+    ctx.spent(Decimal("0.0000014"))
+    if what == "nothing":
+        raise ToolError("there is nothing")
+    return f"{what} is found"
+
+
+@tool(effect="write", idempotent=True, title="Print {pages}", approve=never)
+def print_out(pages: int, *, key: IdempotencyKey, ctx: ToolContext) -> str:
+    """Print, which costs by the page."""
+    ctx.spent(Decimal(pages) / 10)
+    _post("prints", key, {"pages": pages})
+    return _pages(200_000)
+
+
 @tool(effect="read", title="Complain about {what}")
 def complain(what: str) -> str:
     """Raise something that quotes what it was given."""
     raise LookupError(f"no such thing: {what}")
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        text: str = self.args[0]  # or no text at all
+        return text
+
+
+@tool(effect="external", idempotent=True, title="Mutter", approve=never)
+def mutter(length: int) -> str:
+    """Raise something that cannot be told, or only at great length."""
+    raise Unspeakable("x" * length if length else length)
 
 
 @tool(effect="read", title="Give up")
@@ -204,6 +314,21 @@ def question(question: str) -> str:
     raise AssertionError("a person answers")
 
 
+class Trip(BaseModel):
+    """When and how somebody wants to travel."""
+
+    leaves: date
+    bags: Annotated[int, Field(ge=0, le=3)] = 1
+    budget: Decimal | None = None
+    seat: Literal["aisle", "window"]
+    stops: list[str] = []
+
+
+@ask(title="{question}", response=Trip)
+def plan(question: str) -> None:
+    """Ask the traveller when and how."""
+
+
 desk = register(
     Agent(
         "test-desk",
@@ -211,6 +336,8 @@ desk = register(
         system="You book what you are asked for.",
         tools=[
             book,
+            reserve,
+            snap_up,
             send,
             deliver,
             wire,
@@ -220,10 +347,15 @@ desk = register(
             quote,
             wait,
             explode,
+            leave,
+            search,
+            print_out,
             complain,
+            mutter,
             give_up,
             give,
             question,
+            plan,
             fetch,
             order,
             misorder,
@@ -288,6 +420,29 @@ jumpy = register(
     )
 )
 
+steady = register(
+    Agent("test-steady", model="scripted", system="You answer.", resume="as_is")
+)
+
+# Each stores one checkpoint at the end.
+brief = {
+    name: register(
+        Agent(
+            f"test-{name}",
+            model="scripted",
+            system="You look things up.",
+            tools=[look, wait, search, explode, give_up],
+            checkpoint="exit",
+            limits=limits,
+        )
+    )
+    for name, limits in {
+        "brief": Limits(),
+        "brief-few-steps": Limits(max_steps=3),
+        "brief-circling": Limits(max_repeats=3),
+    }.items()
+}
+
 # Each stops at a limit of its own.
 bounded = {
     name: register(
@@ -295,7 +450,7 @@ bounded = {
             f"test-{name}",
             model="scripted",
             system="You book what you are asked for.",
-            tools=[book, look, wait],
+            tools=[book, look, wait, search],
             limits=limits,
         )
     )
@@ -306,5 +461,6 @@ bounded = {
         "quick": Limits(max_seconds=60),
         "humble": Limits(max_rejections=2),
         "circling": Limits(max_repeats=3),
+        "thrifty": Limits(max_cost=Decimal("0.2")),
     }.items()
 }

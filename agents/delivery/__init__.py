@@ -1,0 +1,1 @@
+"""People and programs are told of requests: an outbox, e-mail, signed webhooks."""

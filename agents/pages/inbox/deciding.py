@@ -1,0 +1,264 @@
+"""Deciding one request: one POST, whatever the verdict, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.urls import path
+from django.views.decorators.http import require_POST
+
+from agents import errors
+from agents.approvals import break_glass
+from agents.approvals import decide as decisions
+from agents.models import Approval
+from agents.pages.again import password_ok
+from agents.pages.damage import DAMAGE
+from agents.pages.inbox import answer, editing, pane
+from agents.pages.inbox.arguments import require_read
+from agents.pages.inbox.detail import Detail
+from agents.pages.inbox.listing import address_of, beside, refresh_list, the_next
+from agents.pages.inbox.opening import open_arguments, open_request, to_decide
+from agents.pages.inbox.standing import Standing, in_grace, standing_of
+from agents.pages.principal import MemberRequest, member
+from agents.pages.respond import conflict, invalid, is_fragment, moved_on, went_on
+from agents.pure.terms import Terms
+from agents.runs.start import cancel
+from checkpoints.compiled import Compiled
+
+DONE = {
+    "break_glass": "Approved {} alone. The audit log says so.",
+    "approve": "Approved {}. The agent goes on.",
+    "edit": "Approved {} with your edits. The agent goes on.",
+    "reject": "Rejected {}. The agent is told why.",
+    "respond": "Answered {}. The agent goes on.",
+}
+
+DONE_IN_DOUBT = {
+    "approve": "{} is run again.",
+    "reject": "Left {} in doubt. The agent is told so.",
+    "respond": "The agent has the result of {}.",
+}
+
+
+@require_POST
+@member
+def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
+    """Take a decision as the form carries it: verdict, revision, digest, content."""
+    verdict = request.POST.get("decision", "")
+    current = to_decide(request.principal, pk)
+    if current is None or verdict not in DONE:
+        raise Http404
+    try:
+        take(request, current, verdict)
+    except (errors.LostRace, *DAMAGE) as lost:
+        # Two clicks are one decision: who clicked reads what it did, not that they lost.
+        if not (isinstance(lost, errors.AlreadyDecided) and lost.is_repeat):
+            return lost_to(request, pk, lost, verdict)
+    except errors.InvalidDecision as wrong:
+        return _invalid(request, current, verdict, wrong)
+    except errors.NotEligible as refused:
+        raise PermissionDenied(str(refused)) from refused
+    return done(request, pk, verdict)
+
+
+# What is said of a request that is closed needs nothing beside its row.
+_DECIDED = Compiled(
+    lambda by, pk: Approval.objects.for_user(by).filter(pk=pk).exclude(status="pending")
+)
+
+
+def done(
+    request: MemberRequest, pk: UUID, verdict: str, *, more: str = "", unkept: str = ""
+) -> HttpResponse:
+    """What is there now that it was decided. `more` is said as well; `unkept`: that
+    something beside the decision was not done."""
+    decided = _DECIDED.first(request.principal, pk=pk) or pane.get(request, pk)
+    standing = standing_of(request.principal, decided)
+    said = f"{_said(decided, standing, verdict)} {more}".strip()
+    if not is_fragment(request):  # the page that it leads to opens what it shows
+        return went_on(request, address_of(request, decided), say=said)
+    decided = pane.get(request, pk)
+    undoable = ""
+    if standing.can_undo:
+        said, undoable = "", said  # its toast has a button
+    context = pane.context_of(open_request(request.principal, decided))
+    return refresh_list(
+        moved_on(
+            request,
+            "inbox/_decided.html",
+            to=address_of(request, decided),
+            say=said,
+            undoable=undoable,
+            just_decided=True,
+            unkept=unkept,
+            next=the_next(request, decided),
+            **context,
+        )
+    )
+
+
+@require_POST
+@member
+def edit_as(request: MemberRequest, pk: UUID) -> HttpResponse:
+    """Another view of what is being edited; nothing is kept, nothing is decided."""
+    current = pane.get(request, pk)
+    detail = pane.opened(request, current)
+    if not detail.may_decide:
+        raise PermissionDenied(detail.why_not or "This request is decided.")
+    if detail.tool is None:
+        raise Http404
+    view = request.POST.get("show", "")
+    view = view if view in editing.VIEWS else "form"
+    try:
+        arguments = editing.read(current, request.POST, detail.asked)
+        if view == "form" and "json" in request.POST:
+            arguments = editing.fitting(detail.tool, arguments)
+    except errors.InvalidDecision as wrong:
+        context = pane.context_of(
+            detail, mode="edit", edited=editing.form(detail, request.POST, wrong.fields)
+        )
+        if not is_fragment(request):
+            context |= beside(request, current) | {"opened": True}
+        return invalid(request, "inbox/_detail.html", page="inbox.html", **context)
+    context = pane.context_of(
+        detail, mode="edit", edited=editing.shown(detail, arguments, view)
+    )
+    if is_fragment(request):
+        return render(request, "inbox/_detail.html", context)
+    context |= beside(request, current) | {"opened": True}
+    return render(request, "inbox.html", context)
+
+
+def take(request: MemberRequest, current: Approval, verdict: str) -> None:
+    """Take the decision that the form carries; raises what the service does."""
+    seen, by, shown = seen_by(request), request.principal, _shown(request)
+    sure: dict[str, Any] = {"typed": request.POST.get("typed", ""), "shown": shown}
+    match verdict:
+        case "approve":
+            _require_read(request, current)
+            sure["password_ok"] = password_ok(request)
+            decisions.approve(current, seen=seen, by=by, **sure)
+        case "break_glass":
+            _require_read(request, current)
+            reason = request.POST.get("reason", "")
+            sure["password_ok"] = password_ok(request)
+            break_glass.approve(current, seen=seen, by=by, reason=reason, **sure)
+        case "edit":
+            proposed = open_request(by, current).asked
+            arguments = editing.read(current, request.POST, proposed)
+            sure["password_ok"] = password_ok(request)
+            decisions.edit(current, seen=seen, by=by, arguments=arguments, **sure)
+        case "reject":
+            reason = "\n".join(
+                line
+                for name in ("why", "reason")
+                if (line := request.POST.get(name, "").strip())
+            )
+            decisions.reject(current, seen=seen, by=by, reason=reason, shown=shown)
+            if "stop" in request.POST and by.may_operate:
+                cancel(current.run, by=by)
+        case "respond":
+            response = answer.read(current, request.POST)
+            sure["password_ok"] = password_ok(request)
+            decisions.respond(current, seen=seen, by=by, response=response, **sure)
+
+
+def _said(approval: Approval, standing: Standing, verdict: str) -> str:
+    """What is told to whoever decided."""
+    if verdict == "edit" and approval.is_pending:
+        return f"Edited {approval}. Other people approve it as it is now."
+    if verdict == "approve" and approval.is_pending:
+        return f"Approved {approval}: {standing.asks}."
+    if in_grace(approval) and verdict in ("approve", "edit"):
+        return f"Approved {approval}. It runs in {Terms.of(approval.terms).grace} s."
+    in_doubt = approval.kind == Approval.Kind.UNKNOWN
+    return (DONE_IN_DOUBT if in_doubt else DONE)[verdict].format(approval)
+
+
+def _shown(request: MemberRequest) -> bytes | None:
+    """The hash of what was shown, as the form carries it; None for what is none."""
+    try:
+        return bytes.fromhex(request.POST.get("shown", "")) or None
+    except ValueError:
+        return b""  # which is refused
+
+
+def _require_read(request: MemberRequest, current: Approval) -> None:
+    """What is folded on the page was opened. Who may not decide is told that instead."""
+    if current.is_pending and not decisions.ineligible(current, request.principal):
+        read = pane.read_by(request)
+        require_read(open_arguments(request.principal, current, read=read))
+
+
+def seen_by(request: MemberRequest) -> decisions.Seen:
+    """What the form says was shown; raises InvalidDecision where it says nothing."""
+    try:
+        return decisions.Seen(
+            revision=int(request.POST["revision"]),
+            digest=bytes.fromhex(request.POST["digest"]),
+        )
+    except (KeyError, ValueError):
+        # A form that was not ours, or was cut: it binds to nothing.
+        raise errors.InvalidDecision(
+            {"digest": "The form does not say what was shown. Reload the page."}
+        ) from None
+
+
+def lost_to(
+    request: MemberRequest, pk: UUID, lost: Exception, verdict: str = ""
+) -> HttpResponse:
+    """The request as it is now, and who or what was faster.
+
+    Where it can still be decided, what was typed for it (`verdict`) stays in its form.
+    """
+    now = pane.get(request, pk)
+    detail = pane.opened(request, now)
+    context = pane.context_of(detail)
+    if verdict and detail.may_decide:
+        context = _typed(request, detail, verdict, {})
+    return refresh_list(
+        conflict(
+            request,
+            "inbox/_detail.html",
+            lost,
+            to=address_of(request, now),
+            next=the_next(request, now),
+            **context,
+        )
+    )
+
+
+def _typed(
+    request: MemberRequest, detail: Detail, verdict: str, wrong: dict[str, str]
+) -> dict[str, Any]:
+    """Of the form that this verdict was sent with, as it was typed."""
+    mode = verdict if verdict in ("edit", "reject", "break_glass") else ""
+    edited = None
+    if mode == "edit" and detail.may_decide:
+        edited = editing.form(detail, request.POST, wrong)
+    return pane.context_of(
+        detail, mode=mode, edited=edited, posted=request.POST, problems=wrong
+    )
+
+
+def _invalid(
+    request: MemberRequest,
+    current: Approval,
+    verdict: str,
+    wrong: errors.InvalidDecision,
+) -> HttpResponse:
+    detail = pane.opened(request, current)
+    context = _typed(request, detail, verdict, wrong.fields)
+    if not is_fragment(request):
+        context |= beside(request, current) | {"opened": True}
+    return invalid(request, "inbox/_detail.html", page="inbox.html", **context)
+
+
+urlpatterns = [
+    path("inbox/<uuid:pk>/decide", decide, name="decide"),
+    path("inbox/<uuid:pk>/edit/as", edit_as, name="edit_as"),
+]

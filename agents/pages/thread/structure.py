@@ -1,0 +1,83 @@
+"""A branch's steps without their content, for those who may not read or cannot open it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from uuid import UUID
+
+from django.db.models import Q
+
+from checkpoints.models import Branch
+
+# What a step is called by those who may not read its label.
+WITHOUT_CONTENT = {
+    "input": "message",
+    "model": "model call",
+    "interrupt": "asks a person",
+    "error": "failure",
+}
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A step without its content: the columns that are stored in clear."""
+
+    id: UUID
+    branch_id: UUID
+    step: int
+    kind: str
+    status: str
+    name: str
+    run: UUID | None
+    actor_id: int | None
+    model_requested: str
+    model_returned: str
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+    fingerprint: str
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: Decimal | None
+    latency_ms: int | None
+    error_class: str
+    created_at: datetime
+
+    @property
+    def label(self) -> str:
+        return self.name or WITHOUT_CONTENT.get(self.kind, self.kind)
+
+
+def lasts(branches: Iterable[Branch], branch: Branch) -> dict[UUID, int]:
+    """The branches that a branch goes through from the thread's start, each with the last
+    step that it has from there; of itself the head."""
+    by_id = {each.pk: each for each in branches}
+    found = {branch.pk: branch.head_step}
+    line, until = branch, branch.fork_step
+    while line.parent_id is not None:
+        line = by_id[line.parent_id]
+        found[line.pk] = until
+        until = min(until, line.fork_step)
+    return found
+
+
+def of_line(branches: Iterable[Branch], branch: Branch) -> Q:
+    """Condition: a checkpoint is on the way to this branch, or its own."""
+    wanted = Q(branch=branch)
+    for each, last in lasts(branches, branch).items():
+        if each != branch.pk:
+            wanted |= Q(branch=each, step__lte=last)
+    return wanted
+
+
+def structure(branches: Iterable[Branch], branch: Branch) -> list[Bare]:
+    """The steps of a branch through its forks, without content."""
+    rows = (
+        branch.thread.checkpoints.filter(of_line(branches, branch))
+        .order_by("step")
+        .values_list(*(column.name for column in fields(Bare)))
+    )
+    return [Bare(*row) for row in rows]

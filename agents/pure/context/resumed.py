@@ -1,0 +1,114 @@
+"""How a run was resumed: a small channel that says from where on messages are sent.
+
+    "_context": {"policy": "factual", "from": 31, "rested": 10800, "version": 3, …}
+
+A step of kind "resume" sets it. `from` is a place in `messages`: what stands before it is
+told as facts. Without the channel, or with one that is none, everything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.pure.context.transcript import answers, calls_of, messages_of, next_reply
+from checkpoints.pure import ops
+from checkpoints.pure.codec import State
+from checkpoints.pure.ops import Op
+
+CHANNEL = "_context"
+FACTUAL, WHOLE = "factual", "everything"
+RECENT = 15  # messages that are sent whole where there is no plan to go on from
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What the channel says."""
+
+    policy: str
+    first: int  # a place in `messages`
+    rested: int | None = None  # seconds, where that was why
+    version: int | None = None  # of the agent that goes on, where that was why
+    run: str = ""  # which run it was
+
+    def start(self, messages: Sequence[dict[str, Any]]) -> int:
+        """From which of the transcript's messages on they are sent whole."""
+        return whole_from(messages, min(self.first, len(messages)))
+
+    def op(self) -> Op:
+        values = {
+            "policy": self.policy,
+            "from": self.first,
+            "rested": self.rested,
+            "version": self.version,
+            "run": self.run,
+        }
+        kept = {name: value for name, value in values.items() if value is not None}
+        return ops.put("", CHANNEL, kept)
+
+
+def resumed(state: State) -> Resumed | None:
+    """How the last resume was; None where there was none."""
+    told = state.get(CHANNEL)
+    if not isinstance(told, dict) or told.get("policy") not in (FACTUAL, WHOLE):
+        return None
+    return Resumed(
+        told["policy"],
+        max(0, _number(told, "from") or 0),
+        _number(told, "rested"),
+        _number(told, "version"),
+        str(told.get("run", "")),
+    )
+
+
+def has_plan(state: State) -> bool:
+    """Whether there is a plan to go on from."""
+    plan = state.get("plan")
+    return isinstance(plan, list) and bool(plan)
+
+
+def facts_until(state: State) -> int:
+    """Where the facts of this state end: the place that a resume gives to `from`.
+
+    With a plan, the last reply and what came of it are left to be sent; else the last
+    messages.
+    """
+    messages = messages_of(state)
+    wanted = len(messages) - RECENT
+    if has_plan(state):
+        replies = (n for n in reversed(range(len(messages))) if _is_reply(messages[n]))
+        wanted = next(replies, 0)
+    return whole_from(messages, max(0, wanted))
+
+
+def whole_from(messages: Sequence[dict[str, Any]], wanted: int) -> int:
+    """The place at or before `wanted` from which no call is without its results.
+
+    Nor are calls that have none yet left behind: their reply is sent, too.
+    """
+    replies = (n for n in reversed(range(wanted)) if _is_reply(messages[n]))
+    reply = next(replies, None)
+    if reply is None:
+        return wanted
+    upto = next_reply(messages, wanted - 1)
+    results = any(messages[n]["role"] == "tool" for n in range(wanted, upto))
+    is_last = upto == len(messages)
+    if results or (is_last and not _is_answered(messages, reply)):
+        return reply
+    return wanted
+
+
+def _is_reply(message: dict[str, Any]) -> bool:
+    return bool(message["role"] == "assistant")
+
+
+def _is_answered(messages: Sequence[dict[str, Any]], reply: int) -> bool:
+    """Whether each call of this reply has a result."""
+    calls = calls_of(messages[reply])
+    return len(answers(calls, messages[reply + 1 :])) == len(calls)
+
+
+def _number(told: Mapping[str, Any], name: str) -> int | None:
+    value = told.get(name)
+    return value if type(value) is int else None

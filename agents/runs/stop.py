@@ -1,0 +1,77 @@
+"""How a run ends that no worker holds: somebody asked for it, at any time before.
+
+What a run that ends leaves to the next is here, too: messages that nobody answered.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from agents.models import Approval, Run
+from agents.runs.begin import abandon_calls, follow_on, supersede_calls
+from agents.tools import registry
+from agents.wake import make_ready
+from checkpoints.access import Reason, unscoped
+from checkpoints.clock import ClockTimestamp
+from checkpoints.models import Branch, Checkpoint, ThreadInput
+
+
+def stop(run: Run, error_class: str) -> None:
+    """End a run that no worker holds, in the open transaction that locked it."""
+    with unscoped(Reason.WORKER):
+        Run.objects.filter(pk=run.pk).update(
+            status=Run.Status.CANCELLED,
+            worker="",
+            error_class=error_class,
+            finished_at=ClockTimestamp(),
+        )
+        Approval.objects.pending().filter(run=run).update(
+            status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
+        )
+    supersede_calls(run.pk)
+
+
+def stop_or_make_ready(run_id: UUID, *, fence: int) -> None:
+    """The run's worker let go or died: it is for the next, unless it is to be over.
+
+    In the open transaction that freed the branch: who cancels has asked by now, or finds
+    the run ready. Left to the next worker, a cancelled run that is paused as well, or
+    whose agent no worker has, would never end.
+    """
+    with unscoped(Reason.WORKER):
+        now = (
+            Run.objects.select_for_update(no_key=True, of=("self",))
+            .select_related("agent_version__agent")
+            .filter(pk=run_id)
+            .first()
+        )
+    if now is None or now.status != Run.Status.RUNNING:
+        return
+    # Only who has the agent can begin the run that answers a message.
+    elsewhere = now.interrupted and now.agent_version.agent.name not in registry
+    if not now.cancel_requested or elsewhere:
+        make_ready(now, was=Run.Status.RUNNING, fence=fence)
+        return
+    stop(now, "interrupted" if now.interrupted else "cancelled")
+    if now.interrupted:
+        answer_rest(now, taken_in=True)
+
+
+def answer_rest(run: Run, *, taken_in: bool = False) -> None:
+    """Start the run that answers a message which came in while this one ended.
+
+    `taken_in`: or one that is a step already, and that no reply came after.
+    """
+    with unscoped(Reason.WORKER):
+        said = ThreadInput.objects.filter(branch=run.branch_id).select_related("author")
+        waiting = said.undelivered().first()
+        if waiting is None and taken_in:
+            replies = Checkpoint.objects.filter(
+                thread=run.thread_id, branch=run.branch_id, kind=Checkpoint.Kind.MODEL
+            )
+            last = replies.order_by("step").values_list("step", flat=True).last()
+            after = said.filter(checkpoint__step__gt=-1 if last is None else last)
+            waiting = after.order_by("position").last()
+        if waiting is not None:
+            abandon_calls(Branch.objects.get(pk=run.branch_id))
+            follow_on(run, waiting)

@@ -1,0 +1,161 @@
+"""Agents, as code declares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, get_args
+
+from agents.errors import BadDeclaration, UnknownTool
+from agents.pure.queues import PRIORITIES, QUEUE, Priority, is_name
+from agents.tools.declared import Tool
+from agents.tools.limits import DEFAULT, Limits
+from checkpoints.pure.codec import State
+from checkpoints.pure.schema import (
+    MAX_VERSION,
+    NONE,
+    SCHEMA_VERSION,
+    Migrations,
+    migrate,
+)
+
+Busy = Literal["enqueue", "reject", "interrupt"]
+Checkpoints = Literal["step", "exit"]
+Resume = Literal["factual", "as_is"]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent that code offers: prompt, model, parameters and tools."""
+
+    name: str
+    model: str
+    system: str = field(repr=False)
+    tools: Sequence[Tool] = ()
+    temperature: float | None = 0
+    top_p: float | None = None
+    seed: int | None = None
+    title: str = ""
+    description: str = ""
+    schema_version: int = SCHEMA_VERSION  # of the state that its code reads and writes
+    migrations: Migrations = NONE  # how older state comes to be of that version
+    busy: Busy = "enqueue"  # what a message does to a run that is not over
+    limits: Limits = DEFAULT  # what one run of it may use
+    queue: str = QUEUE  # whose workers take its runs: one of the setting QUEUES
+    priority: Priority = "normal"  # of its runs, where nobody says another
+    checkpoint: Checkpoints = "step"  # or one when the run is let go: "exit"
+    # What it goes on from after a long rest, or as another version; how long that is.
+    resume: Resume = "factual"
+    resume_after: timedelta = timedelta(hours=1)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: a name is up to 60 small letters, digits and -."
+            )
+        names = [tool.name for tool in self.tools]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise BadDeclaration(f"Agent {self.name!r} has two tools {sorted(twice)}.")
+        if self.busy not in get_args(Busy):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: busy={self.busy!r} is none of "
+                f"{', '.join(get_args(Busy))}."
+            )
+        if self.checkpoint not in get_args(Checkpoints):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: checkpoint={self.checkpoint!r} is none of "
+                f"{', '.join(get_args(Checkpoints))}."
+            )
+        lasting = [t.name for t in self.tools if t.has_effects or t.rule is not None]
+        if self.checkpoint == "exit" and lasting:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: with checkpoint='exit' a run that stops starts "
+                "over, so its tools may have no effects and ask nobody; these do: "
+                f"{', '.join(lasting)}."
+            )
+        if self.resume not in get_args(Resume):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: resume={self.resume!r} is none of "
+                f"{', '.join(get_args(Resume))}."
+            )
+        if self.resume_after <= timedelta(0):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: resume_after={self.resume_after!r} is no length "
+                "of time."
+            )
+        if not is_name(self.queue):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: queue={self.queue!r} is not up to 60 small letters,"
+                " digits and -."
+            )
+        if self.priority not in PRIORITIES:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: priority={self.priority!r} is none of "
+                f"{', '.join(PRIORITIES)}."
+            )
+        if not 1 <= self.schema_version <= MAX_VERSION:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: schema version {self.schema_version} is not "
+                f"from 1 to {MAX_VERSION}."
+            )
+        known = self.migrations.versions
+        # The oldest may be given up; in between there is no gap.
+        if known and known != list(range(known[0], self.schema_version)):
+            raise BadDeclaration(
+                f"Agent {self.name!r} has schema version {self.schema_version} and "
+                f"migrations from {known}: one from each up to "
+                f"{self.schema_version - 1} is needed, and none from later ones."
+            )
+
+    def tool(self, name: str) -> Tool:
+        """Raises UnknownTool."""
+        for tool in self.tools:
+            if tool.name == name:
+                return tool
+        raise UnknownTool(name, [tool.name for tool in self.tools])
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        return [tool.offered for tool in self.tools]
+
+    def current(self, state: State) -> State:
+        """The state as this agent has it now; the same object where it is that already.
+
+        Raises FutureSchema, MissingMigration and MigrationFailed.
+        """
+        return migrate(state, to=self.schema_version, migrations=self.migrations)
+
+    def params(self) -> dict[str, Any]:
+        """The `params` channel that a run of it starts with."""
+        return {
+            "system": self.system,
+            "model": self.model,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+        }
+
+    def spec(self) -> dict[str, Any]:
+        """All that makes it this version of the agent."""
+        return {
+            "name": self.name,
+            "params": self.params(),
+            "tools": [tool.spec() for tool in self.tools],
+            "schema_version": self.schema_version,
+            "busy": self.busy,
+            "limits": self.limits.spec(),
+            **self._said_of_late(),
+        }
+
+    def _said_of_late(self) -> dict[str, Any]:
+        """What of it could be declared later: what says nothing stays the same version."""
+        declared: dict[str, Any] = {}
+        if self.checkpoint != Agent.checkpoint:
+            declared["checkpoint"] = self.checkpoint
+        if self.resume != Agent.resume:
+            declared["resume"] = self.resume
+        if self.resume_after != Agent.resume_after:
+            declared["resume_after"] = self.resume_after.total_seconds()
+        return declared

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextvars import ContextVar
+
+import pytest
+
+from agents.runs.aside import GivenUp, TookTooLong, aside, left_behind
+
+PATIENCE = 20.0  # seconds
+where = ContextVar("where", default="")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_of_other_tests():
+    until_nothing_is_left()
+
+
+def until_nothing_is_left() -> None:
+    latest = time.monotonic() + PATIENCE
+    while left_behind():
+        assert time.monotonic() < latest
+        time.sleep(0.01)
+
+
+def test_what_the_act_gives_or_raises_is_the_callers():
+    assert aside(lambda: 6 * 7) == 42
+    with pytest.raises(TimeoutError, match="the act's own"):
+        aside(lambda: (_ for _ in ()).throw(TimeoutError("the act's own")).send(None))
+
+
+def test_the_act_runs_beside_its_caller_and_sees_its_context():
+    token = where.set("here")
+    seen = aside(lambda: (where.get(), threading.get_ident()))
+    where.reset(token)
+    assert seen[0] == "here"
+    assert seen[1] != threading.get_ident()
+
+
+def test_one_thread_serves_one_act_after_the_other():
+    assert len({aside(threading.get_ident) for _ in range(20)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [({"seconds": 0.05}, TookTooLong), ({"enough": lambda: True}, GivenUp)],
+)
+def test_an_act_that_is_given_up_holds_up_nobody_and_is_counted(limits, raised):
+    go_on = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(raised):
+        aside(lambda: go_on.wait(PATIENCE), **limits)
+    assert time.monotonic() - began < 1
+    assert left_behind() == 1
+    assert aside(lambda: "another") == "another"
+    go_on.set()
+    until_nothing_is_left()
+
+
+def test_an_act_that_is_over_in_time_is_not_given_up():
+    late = threading.Timer(0.05, (event := threading.Event()).set)
+    late.start()
+    assert aside(lambda: event.wait(PATIENCE), seconds=PATIENCE) is True
+
+
+def test_a_child_process_has_a_thread_of_its_own():
+    aside(lambda: None)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(aside(lambda: 7, seconds=PATIENCE))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -1,0 +1,243 @@
+"""A request that may not be so any more: what its page says, asks for, and refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from agents.models import Approval, Decision
+from agents.runs import looks
+from checkpoints.access import Reason
+from tests.agents.waiting import COSTS, make_waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BOOTH = {"what": "booth", "price": "1200.00"}
+LOAD = 'hx-trigger="load, submit"'
+
+
+@pytest.fixture
+def signed_in(client):
+    def sign_in(principal):
+        client.force_login(User.objects.get(pk=principal.user_id))
+        return client
+
+    return sign_in
+
+
+@pytest.fixture(autouse=True)
+def costs() -> Iterator[dict[str, str]]:
+    """What things cost by now."""
+    yield COSTS
+    COSTS.clear()
+
+
+@pytest.fixture
+def booth(alice, make_thread) -> Approval:
+    """A run wants to rent a booth for 1,200 and waits."""
+    return make_waiting(make_thread(owner=alice), alice, ("rent", BOOTH))[0]
+
+
+def fresh(approval: Approval) -> Approval:
+    return Approval.objects.unscoped(Reason.TEST).get(pk=approval.pk)
+
+
+def text_of(page) -> str:
+    return " ".join(page.content.decode().split())
+
+
+def checked(client, approval: Approval) -> str:
+    """The page after someone asked for a check, and a worker made it."""
+    answer = client.post(f"/inbox/{approval.pk}/check")
+    assert (answer.status_code, answer["Location"]) == (303, f"/inbox/{approval.pk}/")
+    assert fresh(approval).is_being_checked
+    assert "Checking whether this is still so…" in text_of(
+        client.get(answer["Location"])
+    )
+    looks.check(approval.pk)
+    return text_of(client.get(answer["Location"]))
+
+
+def decide(client, approval: Approval, decision: str, **typed: str):
+    now = fresh(approval)
+    posted = {
+        "decision": decision,
+        "revision": str(now.revision),
+        "digest": bytes(now.digest).hex(),
+        **typed,
+    }
+    return client.post(f"/inbox/{approval.pk}/decide", posted)
+
+
+def test_the_page_says_what_would_happen_and_for_how_long_it_can_be_undone(
+    signed_in, alice, booth
+):
+    text = text_of(signed_in(alice).get(f"/inbox/{booth.pk}/"))
+    assert "Reversible for 24 hours" in text
+    assert "As it was asked." in text
+    assert "The message" in text
+    assert "fair@example.org" in text
+    assert "booth &lt;b&gt;" in text
+    assert "We take it for 1200.00." in text
+
+
+def test_a_page_that_is_opened_later_has_the_guard_look_by_a_post(
+    signed_in, alice, booth
+):
+    client = signed_in(alice)
+    assert LOAD not in client.get(f"/inbox/{booth.pk}/").content.decode()
+    old = timezone.now() - timedelta(minutes=2)
+    Approval.objects.unscoped(Reason.TEST).update(guard_checked_at=old)
+    assert LOAD in client.get(f"/inbox/{booth.pk}/").content.decode()
+    assert not fresh(booth).is_being_checked  # a GET changes nothing
+    assert client.get(f"/inbox/{booth.pk}/check").status_code == 405
+    # What is typed into a form is not swept away by an answer.
+    for form in ("edit", "reject"):
+        page = client.get(f"/inbox/{booth.pk}/{form}").content.decode()
+        assert LOAD not in page
+        assert "apr-check" not in page
+    htmx = {"HX-Request": "true"}
+    answer = client.post(f"/inbox/{booth.pk}/check", headers=htmx).content.decode()
+    assert 'hx-trigger="every 1s"' in answer
+    assert LOAD not in answer
+    looks.check(booth.pk)
+    part = client.get(f"/f/inbox/{booth.pk}/", headers=htmx)
+    assert LOAD not in part.content.decode()
+    assert "every 1s" not in part.content.decode()
+    same = {**htmx, "HX-PTag": part["HX-PTag"]}
+    assert client.get(f"/f/inbox/{booth.pk}/", headers=same).status_code == 304
+
+
+def test_old_and_new_stand_side_by_side_and_the_new_one_is_approved(
+    signed_in, alice, booth, costs
+):
+    client = signed_in(alice)
+    stale = decide_form(booth)
+    costs["booth"] = "1500.00"
+    text = checked(client, booth)
+    assert "Changed since it was asked." in text
+    assert "booth was 1200.00, is 1500.00." in text
+    for cell in ("1,200.00", "1,500.00", "+300.00, +25 %"):
+        assert f"{cell}</td>" in text
+    assert "<code hx-ignore>place</code>" in text
+    assert "Let pass without asking: price 2%." in text
+    assert "was <span hx-ignore>1200.00</span>" in text  # in the arguments
+    assert "We take it for 1500.00." in text
+    htmx = {"HX-Request": "true"}
+    lost = client.post(f"/inbox/{booth.pk}/decide", stale, headers=htmx)
+    assert lost.status_code == 409
+    assert "revision 1, now 2" in lost.content.decode()
+    assert decide(client, booth, "approve").status_code == 303
+    assert fresh(booth).status == "approved"
+
+
+def test_a_value_within_a_value_that_changed_is_not_said_to_be_the_same(
+    signed_in, alice, make_thread, costs
+):
+    costs["place"] = {"hall": 3, "row": 1}
+    booth = make_waiting(make_thread(owner=alice), alice, ("rent", BOOTH))[0]
+    costs.update(booth="1500.00", place={"hall": 4, "row": 1})
+    text = checked(signed_in(alice), booth)
+    assert "<code hx-ignore>place/hall</code>" in text
+    assert "<code hx-ignore>place</code>" not in text
+
+
+def test_a_price_beyond_measure_is_shown(signed_in, alice, booth, costs):
+    costs["booth"] = f"1{'0' * 40}"
+    text = checked(signed_in(alice), booth)
+    assert f"10{',000' * 13}.00</td>" in text or f"10{',000' * 13}</td>" in text
+    assert "Changed since it was asked." in text
+
+
+def test_the_inbox_says_that_it_changed_and_what_it_asks_now(
+    signed_in, alice, booth, costs
+):
+    client = signed_in(alice)
+    before = text_of(client.get("/inbox/"))
+    assert "Rent booth, 1,200.00" in before
+    assert "changed" not in listed(before)
+    part = f"/f/inbox/?shown={booth.number}"
+    tag = client.get(part, headers={"HX-Request": "true"})["HX-PTag"]
+    costs["booth"] = "1500.00"
+    page = checked(client, booth)
+    assert "changed since asked</span>" in page
+    assert "<span hx-ignore>Rent booth, 1,500.00</span> </h2>" in page
+    rows = listed(text_of(client.get("/inbox/")))
+    assert "Rent booth, 1,500.00" in rows
+    assert "1,200.00" not in rows
+    assert re.search(r'<span class="chip amber">.{,200}changed</span>', rows)
+    together = client.get("/inbox/batch", {"do": "approve", "id": booth.pk})
+    assert "Rent booth, 1,500.00" in text_of(together)
+    same = {"HX-Request": "true", "HX-PTag": tag}
+    assert client.get(part, headers=same).status_code == 200
+    found = listed(text_of(client.get("/inbox/?q=1,500")))
+    assert "Rent booth, 1,500.00" in found
+    costs["booth"] = "gone"
+    checked(client, booth)
+    rows = listed(text_of(client.get("/inbox/")))
+    assert re.search(r'<span class="chip amber">.{,200}no longer valid</span>', rows)
+
+
+def listed(text: str) -> str:
+    """The list alone."""
+    return text.partition('id="inbox-list"')[2].partition("</section>")[0]
+
+
+def decide_form(approval: Approval) -> dict[str, str]:
+    return {
+        "decision": "approve",
+        "revision": str(approval.revision),
+        "digest": bytes(approval.digest).hex(),
+    }
+
+
+def test_an_edit_begins_with_what_is_asked_now(signed_in, alice, booth, costs):
+    client = signed_in(alice)
+    costs["booth"] = "1500.00"
+    checked(client, booth)
+    text = text_of(client.get(f"/inbox/{booth.pk}/edit"))
+    assert 'value="1500.00"' in text
+    assert 'value="1200.00"' not in text
+
+
+def test_what_is_no_longer_valid_is_not_approved(signed_in, alice, booth, costs):
+    client = signed_in(alice)
+    costs["booth"] = "gone"
+    text = checked(client, booth)
+    assert "This cannot be approved any more:" in text
+    assert "booth is &lt;b&gt;sold&lt;/b&gt; out" in text
+    buttons = text.partition('id="apr-actions"')[2].partition("</form>")[0]
+    assert "Reject…" in buttons
+    assert 'value="approve"' not in buttons  # but who sends it is refused
+    refused = decide(client, booth, "approve")
+    assert refused.status_code == 422
+    assert "no longer valid" in refused.content.decode()
+    assert not Decision.objects.unscoped(Reason.TEST).exists()
+    assert decide(client, booth, "reject", reason="Sold out.").status_code == 303
+    assert fresh(booth).status == "rejected"
+
+
+def test_what_could_not_be_checked_says_so(signed_in, alice, booth, costs):
+    costs["booth"] = "unknown"
+    text = checked(signed_in(alice), booth)
+    assert "It could not be checked whether this is still so." in text
+
+
+def test_a_request_without_a_guard_has_nothing_to_check(signed_in, alice, make_thread):
+    (plain,) = make_waiting(make_thread(owner=alice), alice)
+    client = signed_in(alice)
+    assert "apr-check" not in client.get(f"/inbox/{plain.pk}/").content.decode()
+    assert client.post(f"/inbox/{plain.pk}/check").status_code == 303
+    assert not fresh(plain).is_being_checked
+
+
+def test_auditors_and_strangers_have_nothing_checked(signed_in, auditor, other, booth):
+    for person, status in ((auditor, 403), (other, 404)):
+        answer = signed_in(person).post(f"/inbox/{booth.pk}/check")
+        assert answer.status_code == status
+    assert not fresh(booth).is_being_checked
