@@ -420,9 +420,12 @@ document.addEventListener("reset", (event) => {
 // The thumb moves before the server has answered; what is read aloud moves with it.
 document.addEventListener("input", (event) => {
   if (!event.target.matches("input.scrub")) return;
-  const { value, max } = event.target;
-  const label = document.querySelector(`#step-${value} .l`)?.textContent ?? "";
-  event.target.setAttribute("aria-valuetext", `Step ${value} of ${max}${label && `, ${label}`}`);
+  const scrub = event.target;
+  const last = Number(scrub.dataset.last); // of this branch: the map may show longer ones
+  const step = Math.min(scrub.value, last);
+  if (step < scrub.value) scrub.value = step;
+  const label = document.querySelector(`#step-${step} .l`)?.textContent ?? "";
+  scrub.setAttribute("aria-valuetext", `Step ${step} of ${last}${label && `, ${label}`}`);
 });
 
 // ---- htmx

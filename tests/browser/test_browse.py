@@ -144,6 +144,24 @@ def test_the_scrubber_keeps_up_and_keeps_its_focus(trip):
     expect(scrub).to_be_focused()
 
 
+def test_the_scrubber_ends_where_its_branch_ends(trip):
+    """Though the map is as long as the longest branch, and main has 23 steps."""
+    page = trip("Hearing in Dubai")
+    scrub = page.locator("#scrub")
+    expect(scrub).not_to_have_attribute("max", "23")
+    page.locator("#step-14").click()
+    at(page, 14)
+    scrub.focus()
+    page.keyboard.press("ArrowRight")
+    expect(scrub).to_have_attribute("aria-valuetext", re.compile("Step 15 of 23"))
+    at(page, 15)
+    page.keyboard.press("End")
+    at(page, 23)
+    expect(scrub).to_have_attribute("aria-valuetext", re.compile("Step 23 of 23"))
+    page.keyboard.press("ArrowLeft")
+    at(page, 22)
+
+
 def test_the_scrubber_is_a_form_without_script(trip):
     page = trip("Signing in Tokyo", script=False)
     page.locator("#scrub").fill("12")
