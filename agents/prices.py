@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import DateField
 from django.db.models.functions import Cast
 
@@ -19,8 +20,14 @@ _lock = threading.Lock()
 _known: tuple[float, dict[str, Rates | None]] | None = None
 
 
+def look() -> None:
+    """Know the prices, before there is something that would be lost if they were not to
+    be had. Raises the connection's errors."""
+    _said()
+
+
 def rates(model: str) -> Rates | None:
-    """None: not known."""
+    """None: not known. Where PostgreSQL is away: as they were."""
     said = _said()
     for name in (model, prices.undated(model)):
         if name in said:
@@ -40,10 +47,18 @@ def _said() -> dict[str, Rates | None]:
     global _known
     with _lock:
         if _known is None or time.monotonic() - _known[0] > FRESH:
-            today = Cast(ClockTimestamp(), DateField())
-            begun = Price.objects.filter(since__lte=today).order_by("since")
-            _known = time.monotonic(), {price.model: _rates(price) for price in begun}
+            try:
+                _known = time.monotonic(), _begun()
+            except (OperationalError, InterfaceError):
+                if _known is None:
+                    raise
         return _known[1]
+
+
+def _begun() -> dict[str, Rates | None]:
+    today = Cast(ClockTimestamp(), DateField())
+    begun = Price.objects.filter(since__lte=today).order_by("since")
+    return {price.model: _rates(price) for price in begun}
 
 
 def _rates(price: Price) -> Rates | None:

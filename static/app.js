@@ -1,7 +1,8 @@
 // What HTML and htmx leave to script. Nothing on a page needs this file: without it every
 // link and form still works, dialogs are pages, and times are absolute.
 //
-//   data-hotkey="a"         the control's key; `install` of @github/hotkey
+//   data-hotkey="a"         the control's key; `install` of @github/hotkey. Held down, it goes on
+//                           with links alone: the next step, and the next
 //   data-see="#id …"        its key acts only once these can be seen; the first press shows them
 //   data-twice="text"       its key acts at the second press; the first says so
 //   data-read               a <details> with a box to tick: opening it ticks the box
@@ -85,6 +86,7 @@ function canBeSeen(element, limit) {
 
 // A key must not decide what its owner has not seen: what scrolled away comes back first.
 function mayFire(control) {
+  if (isHeld && !control.matches("a")) return false; // a press is one, however long it lasts
   const modal = document.querySelector("dialog:modal");
   if (modal && !modal.contains(control)) return false;
   if (warned.has(control)) return true;
@@ -113,6 +115,8 @@ function mayFire(control) {
   return false;
 }
 
+let isHeld = false; // the key that is being heard
+document.addEventListener("keydown", ({ repeat }) => { isHeld = repeat; }, true);
 document.addEventListener(
   "hotkey-fire", // does not bubble
   (event) => {

@@ -20,7 +20,7 @@ from checkpoints.log.threads import create_thread
 from checkpoints.models import Branch, Membership, Workspace
 from checkpoints.pure.codec import State
 
-pytest_plugins = ["tests.llm", "tests.measuring"]
+pytest_plugins = ["tests.emptying", "tests.llm", "tests.measuring"]
 
 # A law that holds slowly, on a machine with much else to do, still holds.
 settings.register_profile(

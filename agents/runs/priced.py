@@ -17,7 +17,8 @@ class Priced:
         self._model = model
 
     def reply(self, request: Request) -> Reply:
-        """Raises ModelFailed."""
+        """Raises ModelFailed; the connection's errors before the model is asked only."""
+        prices.look()
         reply = self._model.reply(request)
         meta = reply.meta
         paid = cost(

@@ -106,6 +106,11 @@ class Progress:
         return self._writer
 
     @property
+    def is_on_its_way(self) -> bool:
+        """Whether a step was sent, and nobody has listened yet to what came of it."""
+        return self._on_its_way is not None
+
+    @property
     def step(self) -> int:
         """The last one's number, though it may be on its way."""
         return self._writer.step + (self._on_its_way is not None)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import UUID
 
+from django.db import InterfaceError, OperationalError
+
 from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure.context import AsSent
@@ -128,7 +130,7 @@ class Runner:
                 self._progress.flush()
                 outcomes.fail(held, self._progress, failure, answer_next=True)
                 return
-            if self._is_full() or self._step():
+            if self._is_full() or self._step_or_settle():
                 return
 
     def _is_full(self) -> bool:
@@ -199,6 +201,18 @@ class Runner:
         if step is not None:
             self._progress.store(step)
             failpoint("after resume")
+
+    def _step_or_settle(self) -> bool:
+        """`_step`; where the connection broke while the step before was on its way, that
+        one is seen through, and this one begun anew: nothing was done that has effects.
+        """
+        try:
+            return self._step()
+        except (OperationalError, InterfaceError):
+            if not self._progress.is_on_its_way:
+                raise
+            self._progress.settle()
+            return False
 
     def _step(self) -> bool:
         """One step of the engine, committed. True: this claim is over."""

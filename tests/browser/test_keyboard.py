@@ -73,6 +73,7 @@ def clear(page: Page, kind: str) -> None:
         case "long":
             page.keyboard.press("a")
             expect(page.locator("#say")).to_contain_text("press a again")
+            expect(page.locator("[data-read] [name=read]")).to_be_checked()
             page.keyboard.press("a")
         case "edit":
             page.keyboard.press("e")
@@ -115,6 +116,25 @@ def test_twenty_requests_are_cleared_by_keys_alone(open_, asked):
     for title, approval in asked.items():
         found = Approval.objects.unscoped(Reason.TEST).get(pk=approval.pk)
         assert found.status == BECAME[title.split()[0]], title
+
+
+@pytest.mark.parametrize("kind", ["high", "long"])
+def test_a_key_that_is_held_down_is_pressed_once(open_, asked, kind):
+    approval = next(one for title, one in asked.items() if title.startswith(kind))
+    page = open_(f"/inbox/{approval.pk}/", as_="alice")
+    for _ in range(20):
+        page.keyboard.down("a")
+        page.wait_for_timeout(30)
+    expect(page.locator("#say")).to_contain_text("press a again")
+    page.keyboard.up("a")
+    approval.refresh_from_db()
+    assert approval.status == "pending"
+    if kind == "long":
+        expect(page.locator("[data-read] [name=read]")).to_be_checked()
+    page.keyboard.press("a")
+    expect(page.locator("#apr-next")).to_be_focused()
+    approval.refresh_from_db()
+    assert approval.status == "approved"
 
 
 # Tab, focus, Escape
@@ -283,6 +303,8 @@ def test_a_sheet_that_is_closed_twice_does_not_close_the_next_one(open_, desk):
     # Sooner than a request is given up because it takes too long.
     with page.expect_event("requestfailed", timeout=10_000) as given_up:
         page.keyboard.press("Escape")
+        while not held:  # given up before it is sent, it would be seen by nobody
+            page.wait_for_timeout(10)
         page.keyboard.press("Escape")
     assert given_up.value is held[0].request
     expect(page.locator("#apr-sheet")).to_have_count(0)

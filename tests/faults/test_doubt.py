@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.db.models import F
 
+from agents import prices
 from agents.models import ToolCall
 from agents.runs import progress, runner, start
 from checkpoints.access import Reason
@@ -47,6 +48,34 @@ def test_what_came_of_a_call_is_stored_though_the_answer_to_its_commit_is_lost(
     assert kinds(run) == ["input", "model", "tool", "model"]
     assert len(server.ledger("emails")) == 1
     assert run.branch.fence == 1  # by one claim
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+@pytest.mark.parametrize("known", [True, False], ids=["priced", "unpriced"])
+def test_what_is_asked_while_that_step_is_on_its_way_ends_nothing(
+    wire, begin, server, monkeypatch, known, delivered
+):
+    """The prices, whose time was up just then: as they were, where they are known."""
+    server.will_call("c1", "send", text="Goodbye")
+    server.will_say("Sent.")
+    run = begin()
+
+    def cut() -> bool:
+        if server.ledger("emails"):
+            if not known:
+                prices.forget()
+            monkeypatch.setattr(prices, "FRESH", -1)
+            return True
+        return False
+
+    wire.delivered, wire.cut = delivered, cut
+    runner.work(run.pk)
+    run.refresh_from_db()
+    assert (wire.cuts, run.status) == (1, "succeeded")
+    assert kinds(run) == ["input", "model", "tool", "model"]
+    assert len(server.ledger("emails")) == 1
+    assert len(server.requests) == 2  # the model was asked nothing twice
+    assert run.branch.fence == 1
 
 
 @pytest.mark.parametrize("delivered", [True, False])

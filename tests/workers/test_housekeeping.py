@@ -115,8 +115,9 @@ def test_a_store_that_hangs_holds_up_no_reaper(workers, make_thread, alice, blob
     thread = make_thread(owner=alice).thread
     workers.start()
     wait_until(lambda: (blob_dir / mark.NAME).exists())  # a worker that starts looks
-    (blob_dir / mark.NAME).unlink()
-    os.mkfifo(blob_dir / mark.NAME)  # whoever reads it now waits for ever
+    os.mkfifo(blob_dir / "hangs")
+    # In one move, lest another that starts writes the mark anew in between.
+    os.replace(blob_dir / "hangs", blob_dir / mark.NAME)  # who reads it waits for ever
     tasks.ask("archive", by=alice, thread=thread)
     wait_until(Archive.objects.exists)  # it is at it, and about to read
     audit.record(alice, "message", obj=thread)
