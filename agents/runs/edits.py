@@ -99,6 +99,8 @@ def _at_places(
     """
     after, changed = state, []
     for name, values in (("said", edits.said), ("value", edits.value)):
+        if not values:
+            continue  # a long state takes its time to be gone through
         try:
             now = placed(after, values)
             codec.check(now)

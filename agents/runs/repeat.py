@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid5
 
+from agents.runs.source import Source
 from agents.runs.start import fork_run
-from checkpoints.models import Branch, Checkpoint
+from checkpoints.models import Branch
 
 MOST = 10  # forks at once
 
 
 def fork_runs(
-    checkpoint: Checkpoint,
+    source: Source,
     *,
     times: int,
     name: str,
@@ -26,7 +27,8 @@ def fork_runs(
     """
     return [
         fork_run(
-            checkpoint,
+            source.checkpoint,
+            source=source,
             name=name if times == 1 else f"{name} {number}",
             request_key=request_key if number == 1 else uuid5(request_key, str(number)),
             **more,

@@ -37,6 +37,7 @@ from agents.runs.edits import ForkEdits, edit_ops, problems
 from agents.runs.fork_calls import checked
 from agents.runs.own_calls import require_own_calls
 from agents.runs.said_later import said_later
+from agents.runs.source import Source, open_source
 from agents.runs.stop import stop
 from agents.tools import registry
 from agents.tools.secrets import capture, captured
@@ -47,7 +48,7 @@ from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.grants import token_of
-from checkpoints.log import hydrate, threads
+from checkpoints.log import threads
 from checkpoints.models import (
     Branch,
     Checkpoint,
@@ -224,6 +225,7 @@ def fork_run(
     resume: str = "",
     max_cost: Decimal | None = None,
     reapply: bool = False,
+    source: Source | None = None,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
 
@@ -231,7 +233,7 @@ def fork_run(
     of which calls of the source something else; `resume` what its first run goes on from:
     empty is the source's conversation, however old, `max_cost` what that run may cost.
     `reapply`: what people said on the source later is said to it again, by `by`; their
-    decisions never are.
+    decisions never are. `source`: the checkpoint, where the caller has opened it.
 
     Raises InvalidEdit (also where it would wait for calls that were made elsewhere),
     UnknownAgent (`agent` as in `send_message`) and NotPermitted.
@@ -241,24 +243,15 @@ def fork_run(
     if not run and (asked := [name for name, value in of_run.items() if value]):
         raise InvalidEdit({name: NO_RUN.get(name, NOT_WITHOUT) for name in asked})
     choices = checked(checkpoint, call_choices or {}, calls=calls, by=by)
-    seen = gate.admit(
-        by,
-        purpose="fork",
-        threads=[checkpoint.thread],
-        steps=str(checkpoint.step),
-    )
-    try:
-        opened = hydrate.open_at(seen, checkpoint.branch, step=checkpoint.step)
-    except (Pruned, Shredded) as gone:
-        raise NotPermitted(str(gone)) from None
-    state = opened.state
+    source = source or open_source(checkpoint, by=by)
+    state = source.state
     values, cleaned = clean(vars(edits))
     values, secrets = capture(values)
     replaced = {"cleaned": cleaned, "secrets": secrets}
     flagged = {name: found for name, found in replaced.items() if found}
-    later = said_later(seen, checkpoint, state) if reapply else []
+    later = said_later(source.seen, checkpoint, state) if reapply else []
     ops, label = edit_ops(state, replace(edits, **values))
-    require_own_calls(opened, fold(state, ops), checkpoint.thread)
+    require_own_calls(source.opened, fold(state, ops), checkpoint.thread)
     told: dict[str, Any] = {"source": checkpoint.pk, "calls": calls}
     if choices:
         told["otherwise"] = len(choices)

@@ -14,6 +14,7 @@ from agents.models import Price, Run
 from agents.runs import start
 from agents.runs.edits import ForkEdits
 from agents.runs.repeat import fork_runs
+from agents.runs.source import open_source
 from checkpoints.models import Branch, Checkpoint, ThreadInput
 from tests.conftest import as_owner
 from tests.workers.conftest import kinds
@@ -124,7 +125,7 @@ def test_a_fork_is_made_several_times_and_never_more(talked, alice):
 
     def again(times):
         return fork_runs(
-            source,
+            open_source(source, by=alice),
             times=times,
             name="chance",
             request_key=key,

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import path
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agents.errors import AgentsError, InvalidEdit
-from agents.pages.damage import NO_STORE
+from agents.pages.damage import DAMAGE, NO_STORE
 from agents.pages.fork.form import ForkForm, Was
 from agents.pages.fork.page import Source, context
 from agents.pages.fork.places import LONGEST, text_at, text_diff, value_at, value_diff
@@ -23,13 +23,15 @@ from agents.pages.respond import hx_location, see_other
 from agents.pages.thread.place import Place, asked_path
 from agents.pages.thread.rights import VIEWER
 from agents.pages.thread.subject import load
-from agents.runs.edits import ForkEdits
 from agents.runs.repeat import fork_runs
+from agents.runs.source import open_source
+from agents.tools import registry
 from checkpoints.blobs import Contents
 from checkpoints.errors import (
     FutureSchema,
     MissingObject,
     NotJson,
+    NotPermitted,
     StoreUnavailable,
 )
 from checkpoints.models import Branch, Checkpoint
@@ -43,6 +45,11 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
     """The form; on POST what it asked to be opened, a preview, or the branch itself."""
     if not request.principal.may_operate:
         raise PermissionDenied(VIEWER)
+    form = ForkForm(request.POST) if _asks_for_branch(request) else None
+    # First, and without what the page shows: of a long thread that takes ten times as long.
+    if form and form.is_valid() and (made := _made(request, form, pk, checkpoint)):
+        said = f"{_said(len(made), runs=_runs(request))}. The source is as it was."
+        return hx_location(request, Place(pk, made[0].pk).page, say=said)
     branch = _uuid(request.GET.get("branch"))
     subject = load(
         request.principal,
@@ -53,12 +60,15 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
         whole=True,
     )
     at = subject.at(checkpoint, None)
-    if subject.history is None or at is None or subject.future(at.step):
+    wrong = form is None or form.errors
+    if subject.history is None or at is None or subject.future(at.step) or not wrong:
         return see_other(Place(pk, branch, checkpoint).page)  # which says why
     assert subject.opened is not None  # `load` opens the history with it
     state = subject.history.state_at(at.step)
     contents = Contents(subject.opened, pk)
     source = Source(subject, at, state, contents, Was.of(state, contents))
+    if form:
+        return _page(request, source, form, status=422)
     if request.method != "POST":
         initial = source.was.initial() | {
             "name": _free_name(subject.names.values()),
@@ -73,16 +83,16 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
         typed = {name: request.POST[name] for name in request.POST}
         return _page(request, source, ForkForm(initial=typed | opening))
     form = ForkForm(request.POST)
-    preview = request.POST.get("do") == "preview"
-    edits = form.edits(source.was, state, contents) if form.is_valid() else None
-    if preview or edits is None:
-        return _page(request, source, form, status=200 if edits else 422)
-    made = _made(request, source, form, edits)
-    if made is None:
-        return _page(request, source, form, status=422)
-    said = _said(len(made), runs=_runs(request))
-    return hx_location(
-        request, Place(pk, made[0].pk).page, say=f"{said}. The source is as it was."
+    fits = form.is_valid() and form.edits(source.was, state, contents) is not None
+    return _page(request, source, form, status=200 if fits else 422)
+
+
+def _asks_for_branch(request: MemberRequest) -> bool:
+    """Whether the form was sent to make a branch: not to open a path, nor for a preview."""
+    return (
+        request.method == "POST"
+        and request.POST.get("do") != "preview"
+        and not _asks_to_open(request)
     )
 
 
@@ -93,19 +103,29 @@ def _said(made: int, *, runs: bool) -> str:
 
 
 def _made(
-    request: MemberRequest, source: Source, form: ForkForm, edits: ForkEdits
+    request: MemberRequest, form: ForkForm, thread: UUID, checkpoint: UUID
 ) -> list[Branch] | None:
-    """The branches; None where the form says why there is none."""
-    checkpoint = get_object_or_404(
-        Checkpoint.objects.for_user(request.principal).select_related(
-            "branch", "thread"
-        ),
-        pk=source.at.id,
+    """The branches; None where the form says why there is none, or the page does."""
+    steps = Checkpoint.objects.for_user(request.principal)
+    step = (
+        steps.select_related("branch", "thread")
+        .filter(pk=checkpoint, thread=thread)
+        .first()
     )
+    if step is None or not request.principal.may_read or _is_ahead(request, step):
+        return None
+    try:
+        source = open_source(step, by=request.principal)
+    except (*DAMAGE, NotPermitted):
+        return None
+    contents = Contents(source.seen, thread)
+    edits = form.edits(Was.of(source.state, contents), source.state, contents)
+    if edits is None:
+        return None
     values = form.cleaned_data
     try:
         return fork_runs(
-            checkpoint,
+            source,
             times=values["repeat"] or 1,
             edits=edits,
             name=values["name"],
@@ -131,22 +151,35 @@ def _made(
     return None
 
 
+def _is_ahead(request: MemberRequest, step: Checkpoint) -> bool:
+    """Whether newer code than the agent's has written the step (`Subject.future`)."""
+    if step.schema_version <= min((a.schema_version for a in registry), default=0):
+        return False  # than any agent's
+    subject = load(request.principal, step.thread_id, checkpoint=step.pk)
+    return subject.future(step.step) is not None
+
+
 def _runs(request: MemberRequest) -> bool:
     """Whether a run was asked for. Enter in a field alone starts nothing."""
     return request.POST.get("do") not in {"create", "enter"}
 
 
+def _asks_to_open(request: MemberRequest) -> bool:
+    """Whether a button of the form, or Enter in the path's field, asked for an editor."""
+    wanted, do = request.POST.get("path", ""), request.POST.get("do")
+    entered = do == "enter" and asked_path(wanted) != request.POST.get("opened", "")
+    return bool(request.POST.get("open")) or do == "path" or entered
+
+
 def _opening(request: MemberRequest, source: Source) -> dict[str, Any]:
     """What a button of the form asked to be opened in one of its two editors."""
+    if not _asks_to_open(request):
+        return {}
     if wanted := request.POST.get("open"):
         if (found := text_at(source.state, wanted, source.contents)) is not None:
             return {"said_path": wanted, "said": found, "focus": "said"}
         return {"path": wanted, **_opened(source, wanted), "focus": "value"}
-    wanted, do = request.POST.get("path", ""), request.POST.get("do")
-    entered = do == "enter" and asked_path(wanted) != request.POST.get("opened", "")
-    if do == "path" or entered:
-        return {**_opened(source, wanted), "focus": "value"}
-    return {}
+    return {**_opened(source, request.POST.get("path", "")), "focus": "value"}
 
 
 def _opened(source: Source, wanted: str) -> dict[str, Any]:
