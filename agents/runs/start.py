@@ -271,15 +271,16 @@ def fork_run(
             )
         except (Pruned, Shredded) as gone:
             raise NotPermitted(str(gone)) from None
+        if not run:
+            audit.record(by, "fork", obj=branch, **told)
+            return branch
         locked = lock(branch.pk)
-        if run and not Run.objects.for_user(by).filter(branch=locked).exists():
+        if not Run.objects.for_user(by).filter(branch=locked).exists():
             for message in later:
                 _queue(locked, message, by)
             version = version_for(locked, agent)
             made = begin(locked, version, by=by, resume=resume, max_cost=max_cost)
             audit.record(by, "fork", obj=branch, run=made.pk, **told)
-        elif not run:
-            audit.record(by, "fork", obj=branch, **told)
     return branch
 
 

@@ -7,6 +7,8 @@ savepoint), asks whether keys live, and shows the navigation's counts (2).
 from __future__ import annotations
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from agents.debug import remarks
 from agents.models import Policy
@@ -14,6 +16,7 @@ from checkpoints.access import Reason
 from checkpoints.log.threads import fork
 from checkpoints.models import Checkpoint
 from tests.pages.conftest import append, reply, result
+from tests.pages.test_fork_page import unchanged
 
 
 @pytest.fixture
@@ -133,6 +136,16 @@ class TestQueries:
     def test_the_fork_page(self, ask, trip):
         # Of the calls that can be chosen for one by one, those that the source recorded.
         ask(19, f"{trip.page()}fork/{trip.at(2)}/")
+
+    def test_a_fork(self, trip, browser, alice):
+        """Not what its page asks: the branches, the runs, the calls, every row."""
+        client = browser(alice)
+        for _ in range(2):  # keys are cached from then on
+            form = unchanged(system="Be brief.")
+            with CaptureQueriesContext(connection) as asked:
+                answer = client.post(f"{trip.page()}fork/{trip.at(2)}/", form)
+            assert answer.status_code == 303
+        assert len(asked) == 23
 
 
 def test_a_poll_without_news(browser, trip, alice, django_assert_num_queries):
