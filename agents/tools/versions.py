@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from django.db import transaction
 
 from agents import models
@@ -13,11 +15,18 @@ from checkpoints.models import DataKey, Workspace
 from checkpoints.pure.chain import keyed_digest
 
 
+def digest_of(workspace_id: UUID, agent: Agent) -> bytes:
+    """32 bytes that are equal where the agent is the same version, in one workspace.
+
+    Raises UnknownKey.
+    """
+    key = workspace_mac(workspace_id, DataKey.Purpose.INDEX)
+    return keyed_digest(key, "agent spec 1", agent.spec())
+
+
 def agent_version(workspace: Workspace, agent: Agent) -> models.AgentVersion:
     """The workspace's row for the agent as it is now; a new one when anything changed."""
-    spec = agent.spec()
-    key = workspace_mac(workspace.pk, DataKey.Purpose.INDEX)
-    digest = keyed_digest(key, "agent spec 1", spec)
+    digest = digest_of(workspace.pk, agent)
     with unscoped(Reason.WORKER):
         known = models.AgentVersion.objects.select_related("agent").filter(
             workspace=workspace, agent__name=agent.name, digest=digest
@@ -39,6 +48,6 @@ def agent_version(workspace: Workspace, agent: Agent) -> models.AgentVersion:
                 digest=digest,
                 schema_version=agent.schema_version,
             )
-            version.spec = gate.seal(version, "spec", spec)
+            version.spec = gate.seal(version, "spec", agent.spec())
             version.save(force_insert=True)
             return version

@@ -11,7 +11,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.debug import remarks
-from agents.models import Policy
+from agents.models import AgentVersion, Policy
+from agents.tools import registry
+from agents.tools.versions import digest_of
 from checkpoints.access import Reason
 from checkpoints.log.threads import fork
 from checkpoints.models import Checkpoint
@@ -134,6 +136,10 @@ class TestQueries:
         ask(14, "/threads/compare/")
 
     def test_the_fork_page(self, ask, trip):
+        planner = registry.agent("trip-planner")
+        AgentVersion.objects.unscoped(Reason.TEST).update(
+            digest=digest_of(trip.thread.workspace_id, planner)
+        )
         # Of the calls that can be chosen for one by one, those that the source recorded.
         ask(19, f"{trip.page()}fork/{trip.at(2)}/")
 
@@ -146,6 +152,10 @@ class TestQueries:
                 answer = client.post(f"{trip.page()}fork/{trip.at(2)}/", form)
             assert answer.status_code == 303
         assert len(asked) == 23
+
+    def test_the_fork_page_of_an_agent_that_changed(self, ask, trip):
+        # Its versions, and whether the key of the older one lives.
+        ask(21, f"{trip.page()}fork/{trip.at(2)}/")
 
 
 def test_a_poll_without_news(browser, trip, alice, django_assert_num_queries):

@@ -25,6 +25,7 @@ from agents.pages.fork.places import (
     value_diff,
     who_said,
 )
+from agents.pages.fork.version import other_version
 from agents.pages.thread.attempts import changed_since
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
@@ -106,6 +107,7 @@ def context(source: Source, form: ForkForm) -> dict[str, Any]:
         "model_changed": changed_since(subject.history.records, at.step)
         if subject.history
         else "",
+        "version": other_version(subject, at, source.state),
         "agents": [] if subject.runs else [agent.name for agent in registry],
         "back": Place(
             subject.thread.pk,

@@ -83,15 +83,20 @@ def opened(principal: UserPrincipal, agent: Agent, query: QueryDict) -> Opened |
     seen = gate.admit(principal, purpose="agent version")
     rows = [at] if base is None else [base, at]
     try:
-        specs = [_by_name(spec or {}) for spec in seen.open_all(rows, "spec")]
+        specs = [by_name(spec or {}) for spec in seen.open_all(rows, "spec")]
     except DAMAGE as damage:
         return Opened(at, base, broken=str(damage))
     if base is None:
         return Opened(at, spec=specs[0])
-    return Opened(at, base, diff=diff_view(compare(*specs)))
+    return Opened(at, base, diff=difference(*specs))
 
 
-def _by_name(spec: dict[str, Any]) -> dict[str, Any]:
+def difference(old: dict[str, Any], new: dict[str, Any]) -> DiffView:
+    """What two versions differ in, by path. Each is what `by_name` gives."""
+    return diff_view(compare(old, new))
+
+
+def by_name(spec: dict[str, Any]) -> dict[str, Any]:
     """With each tool under its name, so that a change of one is not a move of others."""
     tools = spec.get("tools")
     if not isinstance(tools, list):
