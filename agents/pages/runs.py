@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import path, reverse
@@ -17,6 +18,7 @@ from agents import errors
 from agents.models import Agent, Run
 from agents.pages import live
 from agents.pages.answering import said
+from agents.pages.cost_limit import CostLimit, cost_field, cost_limit
 from agents.pages.damage import open_each
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
@@ -45,6 +47,10 @@ class Row:
         name = self.run.agent_version.agent.name
         own = registry.agent(name).limits.max_steps if name in registry else None
         return min(own or settings.MAX_STEPS, settings.MAX_STEPS)
+
+    @property
+    def limit(self) -> CostLimit | None:
+        return cost_limit(self.run)
 
     @property
     def answering(self) -> str:
@@ -137,8 +143,14 @@ def retry(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
     try:
         again = service.retry(
-            run, by=request.principal, resume=_resume(request.POST.get("resume", ""))
+            run,
+            by=request.principal,
+            resume=_resume(request.POST.get("resume", "")),
+            max_cost=cost_field().clean(request.POST.get("max_cost", "")),
         )
+    except ValidationError as wrong:
+        messages.error(request, f"Nothing was retried. Cost limit: {wrong.messages[0]}")
+        return hx_location(request, _thread(run))
     except (errors.AgentsError, FutureSchema) as refused:
         # NotRetryable, BranchBusy, UnknownAgent
         messages.error(request, str(refused))

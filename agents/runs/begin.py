@@ -39,7 +39,7 @@ def begin(
     """A run that is ready, acting for `by`, in the open transaction.
 
     `resume` is what a person chose that it goes on from (`Run.Resume`), `max_cost` what
-    they let it cost, in US dollars; a retry may cost as much again. Its queue is the
+    they let it cost, in US dollars; else a retry may cost as much again. Its queue is the
     agent's; so is its priority, unless the caller, or the run that it tries again, has
     another.
 
@@ -66,7 +66,7 @@ def begin(
         request_key=request_key,
         external_id=external_id,
         resume=resume,
-        max_cost=retry_of.max_cost if retry_of else max_cost,
+        max_cost=retry_of.max_cost if retry_of and max_cost is None else max_cost,
     )
 
 

@@ -307,11 +307,14 @@ def _queue(branch: Branch, message: str, by: Actor) -> None:
     audit.record(by, "message", obj=waiting, branch=branch.pk)
 
 
-def retry(run: Run, *, by: Actor, resume: str = "") -> Run:
+def retry(
+    run: Run, *, by: Actor, resume: str = "", max_cost: Decimal | None = None
+) -> Run:
     """A new run from the branch's head, where this one failed or was cancelled.
 
     A run that pauses is tried at once, and is given itself; so is one that needs an
-    owner: it goes on for `by`. `resume` is what it goes on from (`Run.Resume`).
+    owner: it goes on for `by`. `resume` is what it goes on from (`Run.Resume`),
+    `max_cost` what a new run may cost: else as much again, where there was a limit.
 
     Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
     (its code is gone) and NotPermitted.
@@ -339,7 +342,9 @@ def retry(run: Run, *, by: Actor, resume: str = "") -> Run:
                 return live
             raise BranchBusy("Another run is at work on this branch.")
         version = version_for(branch, "")
-        again = begin(branch, version, by=by, retry_of=run, resume=resume)
+        again = begin(
+            branch, version, by=by, retry_of=run, resume=resume, max_cost=max_cost
+        )
         audit.record(by, "retry", obj=again, run=run.pk)
     return again
 

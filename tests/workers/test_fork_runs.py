@@ -112,6 +112,24 @@ def test_a_forks_run_stops_at_its_own_cost(
     assert again.max_cost == Decimal("0.000001")
 
 
+def test_a_retry_may_have_a_higher_limit_and_goes_on(
+    fork, work, server, prices_known_here, alice
+):
+    with as_owner():
+        Price.objects.create(
+            model="scripted", since="2026-01-01", fresh=1, cached=1, output=1
+        )
+    server.will_call("c1", "look", what="hotels")
+    forked = fork(max_cost=Decimal("0.000001"))
+    work()
+    server.reset()
+    server.will_say("Found.")
+    again = start.retry(forked, by=alice, max_cost=Decimal(5))
+    work()
+    again.refresh_from_db()
+    assert (again.status, again.max_cost) == ("succeeded", Decimal(5))
+
+
 @pytest.mark.parametrize("given", [{"max_cost": Decimal(1)}, {"reapply": True}])
 def test_what_is_for_a_run_needs_one(talked, alice, given):
     source = Checkpoint.objects.get(branch=talked.branch, step=0)

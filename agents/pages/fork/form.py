@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from django import forms
 
 from agents.models import Run
+from agents.pages.cost_limit import cost_field
 from agents.pages.damage import GONE
 from agents.pages.fork.places import LONGEST, normal, text_at, value_at
 from agents.pages.thread.cards import messages
@@ -60,13 +60,7 @@ class ForkForm(forms.Form):
         required=False, choices=Run.Resume.choices, label="Goes on from"
     )
     repeat = forms.IntegerField(required=False, min_value=1, max_value=MOST_REPEATS)
-    max_cost = forms.DecimalField(
-        required=False,
-        min_value=Decimal("0.000001"),
-        max_digits=12,
-        decimal_places=6,
-        label="Cost limit",
-    )
+    max_cost = cost_field()
     reapply = forms.BooleanField(required=False, label="Later messages")
     request_key = forms.UUIDField()
 

@@ -12,6 +12,7 @@ from django.urls import reverse
 from agents.pages.answering import said
 from agents.pages.compare import choose
 from agents.pages.compare.address import Address
+from agents.pages.cost_limit import cost_limit
 from agents.pages.principal import MemberRequest
 from agents.pages.remarks.shown import beside
 from agents.pages.thread.inspector import inspect
@@ -125,6 +126,7 @@ def page_context(
         "composer": composer(subject, calls),
         "queued": queued(subject),
         "paused": why_paused(subject),
+        "limit": cost_limit(subject.run) if subject.run else None,
         "agent_gone": agent_gone(subject),
         "request_key": uuid4(),
         "following": here is tip,

@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from agents.models import Run, ToolCall
 from agents.pages.chips import NO_CHIPS, Chip, Chips
+from agents.pages.cost_limit import CostLimit, cost_limit
 from agents.pages.thread.attempts import Attempt, attempts, changed
 from agents.pages.thread.cards import Card, card, messages
 from agents.pages.thread.effects import CallView, call_views, calls_at
@@ -87,6 +88,11 @@ class StepPanel:
         if self.added.cards and self.added.cards[-1].text:
             return self.added.cards[-1].text
         return self.at.label
+
+    @property
+    def limit(self) -> CostLimit | None:
+        """What the step's run may cost, where somebody said."""
+        return cost_limit(self.run) if self.run else None
 
     @property
     def shows_added(self) -> bool:

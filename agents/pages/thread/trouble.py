@@ -18,8 +18,9 @@ MEANS = {
     "too_many_attempts": "Workers took this run up again and again without a step.",
     "too_many_steps": "The run reached the most steps that it may take.",
     "too_many_tokens": "The run reached the most tokens that it may use.",
-    "too_expensive": "The run reached the most that it may cost.",
-    "price_unknown": "The agent has a limit in dollars, which cannot be kept while the "
+    "too_expensive": "The run reached the most that it may cost. Retry goes on from here; "
+    "a limit that was the run's own can be raised. Or fork an earlier step.",
+    "price_unknown": "The run has a limit in dollars, which cannot be kept while the "
     "price of its model is not known.",
     "too_long": "The run reached the longest that it may work.",
     "too_many_rejections": "The agent kept asking for what people do not want.",
