@@ -23,13 +23,14 @@ def trees(draw, most=40):
     return lines
 
 
-def drawn(lines, shown, marks=()):
+def drawn(lines, shown, marks=(), starred=frozenset()):
     return branch_map(
         lines,
         marks,
         shown=shown.id,
         at=(shown.id, max(shown.head_step, 0)),
         address=lambda branch, step: (f"/{branch}/{step}", f"/f/{branch}/{step}"),
+        starred=starred,
     )
 
 
@@ -91,3 +92,39 @@ def test_a_long_thread_has_lines_and_no_dots():
     tree = drawn([main], main)
     assert tree.dots == []
     assert tree.ticks[-1][1] >= 4000
+
+
+def crowd(count=60):
+    """A main branch, and more forks of its first steps than the map draws; all at work."""
+    main = Line(uuid4(), "main", None, -1, 4)
+    forks = [Line(uuid4(), f"f{n}", main.id, 1, 3, "running") for n in range(count)]
+    return [main, *forks]
+
+
+def test_starred_branches_are_drawn_before_newer_ones_and_those_at_work():
+    lines = crowd()
+    old = lines[1:4]
+    without = {lane.line.id for lane in drawn(lines, lines[0]).lanes}
+    assert not without & {line.id for line in old}
+    tree = drawn(lines, lines[0], starred={line.id for line in old})
+    there = {lane.line.id for lane in tree.lanes}
+    assert {line.id for line in old} <= there
+    assert lines[-1].id in there  # then the others, where there is room
+    assert len(there) + tree.hidden == len(lines)
+
+
+def test_a_star_takes_no_room_from_the_branch_that_is_shown():
+    lines = crowd()
+    starred = {line.id for line in lines[10:40]}
+    there = {lane.line.id for lane in drawn(lines, lines[5], starred=starred).lanes}
+    assert lines[5].id in there
+    assert there - {lines[0].id, lines[5].id} <= starred
+
+
+@given(trees(most=12), st.data())
+def test_where_all_are_drawn_stars_change_nothing(lines, data):
+    shown = data.draw(st.sampled_from(lines))
+    starred = frozenset(data.draw(st.sets(st.sampled_from([x.id for x in lines]))))
+    plain = drawn(lines, shown)
+    if not plain.hidden:
+        assert drawn(lines, shown, starred=starred) == plain

@@ -291,6 +291,19 @@ def test_a_star_goes_as_it_came(send, browser, trip, alice):
     assert len(rows(removed_at=None)) == 1
 
 
+def test_a_starred_branch_comes_first_in_ones_own_menu(send, browser, trip, alice, bob):
+    def menu(person):
+        shown = page(browser, person, trip).content.decode()
+        items = shown.partition('id="branch-menu"')[2].partition("</details>")[0]
+        main, cheap = items.index(">main<"), items.index(">cheaper-model<")
+        return cheap < main, "starred" in items
+
+    assert menu(alice) == (False, False)
+    send(alice, "star", about="branch", branch=trip.cheap.pk)
+    assert menu(alice) == (True, True)
+    assert menu(bob) == (False, False)  # a star is one's own
+
+
 # Verdicts
 
 

@@ -53,6 +53,7 @@ class Beside:
     topics: Sequence[Topic] = ()
     noted: frozenset[UUID] = frozenset()  # checkpoints that somebody spoke of
     starred: frozenset[UUID] = frozenset()  # those with a star of one's own
+    starred_branches: frozenset[UUID] = frozenset()
     may_write: bool = False
     sealed: bool = False
 
@@ -79,6 +80,11 @@ def beside(subject: Subject, at: Step | None) -> Beside:
         topics=[_topic(name, title, of[name], said) for name, title in titles.items()],
         noted=_steps(row for row in standing if row.kind != _Kind.STAR),
         starred=_steps(row for row in standing if row.kind == _Kind.STAR),
+        starred_branches=frozenset(
+            row.branch_id
+            for row in rows
+            if row.about == "branch" and row.kind == _Kind.STAR and row.branch_id
+        ),
         may_write=by.may_operate,
     )
 

@@ -2,12 +2,12 @@
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
 scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch that
-is shown, then those at work, then the newest.
+is shown, then those that the reader starred, then those at work, then the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -125,15 +125,16 @@ def branch_map(
     shown: UUID,
     at: tuple[UUID, int],
     address: Address,
+    starred: Set[UUID] = frozenset(),
 ) -> BranchMap:
     """The map of these branches, in order of creation.
 
     `shown` is the branch whose steps are listed, `at` the branch and step of the
     checkpoint that is open; `address` gives page and fragment of a branch's step, or
-    of its tip.
+    of its tip. Those `starred` are drawn before others where there is no room for all.
     """
     colours = {line.id: f"c{n % COLOURS}" for n, line in enumerate(lines)}
-    drawn = _chosen(lines, shown)
+    drawn = _chosen(lines, shown, starred)
     rows = _packed(drawn)
     last = max([line.tip for line in drawn], default=0) or 1
     ys = {line.id: TOP + LANE_HEIGHT * rows[line.id] for line in drawn}
@@ -208,8 +209,8 @@ def _lane(
     )
 
 
-def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
-    """Those that fit into LANES, with their ancestors: shown, then live, then newest."""
+def _chosen(lines: Sequence[Line], shown: UUID, starred: Set[UUID]) -> list[Line]:
+    """Those that fit into LANES, with their ancestors: shown, starred, live, newest."""
     by_id = {line.id: line for line in lines}
 
     def with_ancestors(line: Line) -> Iterator[Line]:
@@ -222,6 +223,7 @@ def _chosen(lines: Sequence[Line], shown: UUID) -> list[Line]:
     newest = list(reversed(lines))
     live = {"running", "waiting", "ready"}
     wanted = [line for line in newest if line.id == shown]
+    wanted += [line for line in newest if line.id in starred]
     wanted += [line for line in newest if line.status in live]
     wanted += newest
     chosen: set[UUID] = set()

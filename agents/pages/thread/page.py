@@ -80,6 +80,7 @@ def page_context(
     calls = calls_of(subject, every=every) if subject.steps else []
     lines = subject.lines
     sums = totals(subject.thread)
+    remarks = beside(subject, at)
     seen = number(request.GET.get("seen", ""))
     return {
         "subject": subject,
@@ -91,7 +92,7 @@ def page_context(
         "answering": said(subject.run, head_step=subject.branch.head_step)
         if subject.run
         else "",
-        "branches": branch_menu(lines, tip),
+        "branches": branch_menu(lines, tip, remarks.starred_branches),
         "tabs": [(name, here.on(name)) for name in TABS],
         "totals": sums,
         "filling": filling(subject, sums),
@@ -101,6 +102,7 @@ def page_context(
             shown=shown,
             at=(at.branch_id, at.step) if at else (shown, 0),
             address=tip.step,
+            starred=remarks.starred_branches,
         ),
         "list": step_list(
             subject.steps,
@@ -118,7 +120,7 @@ def page_context(
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed
         else {},
-        "remarks": beside(subject, at),
+        "remarks": remarks,
         "watch": Blamer(subject, here, at).watch(calls)
         if at and here.path and not subject.sealed
         else None,

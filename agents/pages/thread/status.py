@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from uuid import UUID
 
 from agents.models import Run
 from agents.pages import live
@@ -37,6 +38,7 @@ class MenuItem:
     said: str
     place: Place
     current: bool
+    starred: bool = False
 
 
 def thread_status(subject: Subject) -> Status:
@@ -72,17 +74,22 @@ def thread_status(subject: Subject) -> Status:
     return Status("jade", "check", "done")
 
 
-def branch_menu(lines: Sequence[Line], tip: Place) -> list[MenuItem]:
-    return [
+def branch_menu(
+    lines: Sequence[Line], tip: Place, starred: Set[UUID] = frozenset()
+) -> list[MenuItem]:
+    """In order of creation, those first that the reader starred; colours as on the map."""
+    items = [
         MenuItem(
             line=line,
             colour=f"c{n % COLOURS}",
             said=f"{WORDS[line.status]}, {line.about}",
             place=tip.tip(line.id),
             current=line.id == tip.branch,
+            starred=line.id in starred,
         )
         for n, line in enumerate(lines)
     ]
+    return sorted(items, key=lambda item: not item.starred)
 
 
 def siblings(
