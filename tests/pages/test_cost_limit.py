@@ -47,7 +47,7 @@ def client(browser, alice):
 
 def test_what_a_run_may_cost_stands_where_it_is_shown(client, trip, limited):
     limited()
-    assert "trip-planner v1 · run $0.061 of at most $0.20" in words(client, trip.page())
+    assert "waiting for a person $0.061 of $0.20" in words(client, trip.page())
     step = words(client, trip.page(3))
     assert f"run {str(trip.run.pk)[-4:]}, trip-planner v1, $0.061 of at most" in step
     assert "of at most $0.20" in words(client, "/runs/")
@@ -60,15 +60,15 @@ def test_of_a_run_without_one_nothing_is_said(client, trip):
 
 def test_calls_of_unknown_price_are_not_nothing(client, trip, limited):
     limited(cost=None, unpriced=2)
-    assert "run $0.00 + ? of at most $0.20" in words(client, trip.page())
+    assert "$0.00 + ? of $0.20" in words(client, trip.page())
 
 
 def test_an_agents_own_limit_counts_where_it_is_less(client, trip, limited, declare):
     limited()
     declare(Decimal("0.10"))
-    assert "$0.061 of at most $0.10" in words(client, trip.page())
+    assert "$0.061 of $0.10" in words(client, trip.page())
     declare(Decimal("0.30"))
-    assert "$0.061 of at most $0.20" in words(client, trip.page())
+    assert "$0.061 of $0.20" in words(client, trip.page())
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_retry_takes_the_higher_limit(client, trip, ended):
     again = runs().get(retry_of=run)
     assert again.max_cost == Decimal("0.5")
     page = words(client, trip.page())
-    assert "run $0.00 of at most $0.50" in page
+    assert "$0.00 of $0.50" in page
     assert "ended at its limit" not in page
 
 
