@@ -26,9 +26,9 @@ from agents.pure.chatlog import parse
 from agents.runs.edits import ForkEdits
 from agents.runs.start import fork_run, send_message
 from checkpoints import gate
-from checkpoints.access import Reason, unscoped
+from checkpoints.access import Reason, SystemPrincipal, unscoped
 from checkpoints.blobs import Contents
-from checkpoints.errors import NotPermitted
+from checkpoints.errors import BadOperation, NotPermitted
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.hydrate import read
 from checkpoints.log.threads import fork
@@ -296,6 +296,50 @@ def test_masking_paths_keeps_forks_what_they_are(tree, give, take, alice, other)
             for state in states_of(mine, alice)
         ]
         assert [json.loads(state) for state in states_of(theirs, other)] == expected
+
+
+def test_a_masked_text_is_masked_in_titles_and_names(make_thread, alice, give):
+    branch = make_thread(owner=alice, title="Passport X1234567")
+    steps = add(branch, ops.put("/facts", "passport", "X1234567"))
+    fork(_with(steps[1]), name="not X1234567", by_id=alice.user_id)
+    text = give(branch, masked=["/facts/passport"])
+    assert "X1234567" not in text
+    assert json.loads(text)["content"]["title"] == "Passport [secret /facts/passport]"
+
+
+def test_what_a_bundle_told_of_steps_is_masked_when_it_goes_on(bundle, take, other):
+    call = {**CALL, "title": "Book with X1234567", "tool": "book_X1234567"}
+    found = change(bundle, f"{STEP}.ops", [["put", "/facts", "passport", "X1234567"]])
+    for name, value in (("calls", [call]), ("by", "X1234567"), ("name", "X1234567")):
+        found = change(found, f"{STEP}.{name}", value)
+    [branch] = branches_of(take(sealed(found)))
+    paths = ["/facts/passport"]
+    text = export(
+        branch.thread, what="thread", branch=branch, step=None, by=other, masked=paths
+    )
+    assert "X1234567" not in text
+
+
+def test_masked_words_that_a_file_is_made_of_leave_it_one(
+    bundle, take, other, rival, workspace
+):
+    """An effect is "read" whatever somebody masks."""
+    found = change(bundle, f"{STEP}.calls", [{**CALL, "effect": "read"}])
+    words = {"access": "read", "state": "done", "what": "tool", "long/" * 40: "book"}
+    found = change(found, f"{STEP}.ops", [["put", "/facts", "words", words]])
+    [branch] = branches_of(take(sealed(found)))
+    paths = ["/facts/words/" + word.replace("/", "~1") for word in words]
+    text = export(
+        branch.thread, what="thread", branch=branch, step=None, by=other, masked=paths
+    )
+    assert "book" not in text
+    take(text, workspace=workspace, by=SystemPrincipal("test", workspace.pk))
+
+
+def test_the_version_of_a_state_is_not_masked(make_thread, alice, give):
+    branch = make_thread(owner=alice, state={"_schema": 3, "messages": []})
+    with pytest.raises(BadOperation, match="a state's version stays"):
+        give(branch, masked=["/_schema"])
 
 
 # Who may, and what is recorded
@@ -620,6 +664,16 @@ def test_another_persons_thread_is_not_named_to_who_imports_the_same(
         take(text, by=ovid, owner_id=ovid.user_id)
     assert str(thread) not in str(refused.value)
     assert "as a thread that is not shared with you" in str(refused.value)
+
+
+def test_what_is_written_can_be_read_again_or_is_refused():
+    """Lines make a file of numbers three times as long."""
+    content = {"numbers": [0] * 3_000_000}
+    whole = file.write(file.TEST_CASE, {}, content, lines=False)
+    found = file.read(whole.encode(), format=file.TEST_CASE)
+    assert found.content == content
+    with pytest.raises(TooLarge):
+        file.write(file.TEST_CASE, {}, content, lines=True)
 
 
 # By command
