@@ -231,7 +231,11 @@ class BadFile(AgentsError):
     code = "bad_file"
     status = 422
 
+    MOST = 300  # characters of a problem: it may quote a key or a path of the file
+
     def __init__(self, place: str, problem: str) -> None:
+        if len(problem) > self.MOST:
+            problem = f"{problem[: self.MOST - 1]}…"
         super().__init__(f"{place}: {problem}")
         self.place = place
         self.problem = problem

@@ -154,6 +154,8 @@ BLOB_S3_ENDPOINT = env.optional("BLOB_S3_ENDPOINT")
 BLOB_S3_REGION = env.optional("BLOB_S3_REGION")
 # A longer text is a blob. A step has 16 MB at most, so there is room for a few shorter.
 BLOB_BYTES = env.number("BLOB_BYTES", default=64 * 1024, least=1024, most=1024 * 1024)
+# A bundle is clear text of 16 MB at most: below this it lies in no temporary file.
+FILE_UPLOAD_MAX_MEMORY_SIZE = 17 * 1024 * 1024
 
 # Retention
 

@@ -38,6 +38,10 @@ READERS = "Your role reads the audit log, not threads."
 VIEWER = (
     "Viewers read. An operator of the workspace can write notes, labels and verdicts."
 )
+OTHER = (
+    "This form was sent before, with something else, and that is kept. What is written"
+    " here now is not: send it once more."
+)
 
 _Kind = Remark.Kind
 
@@ -64,7 +68,8 @@ def note(
 ) -> Remark:
     """Write a note. A repeated `request_key` gives the first call's.
 
-    Raises InvalidRemark where it is empty, too long or one too many, NotPermitted for whom
+    Raises InvalidRemark where it is empty, too long or one too many, or where the first call
+    said something else, NotPermitted for whom
     may not write here, Pruned or Shredded where the thread's content is gone.
     """
     written = _text("A note", text, most=NOTE, empty="Write the note first.")
@@ -206,13 +211,18 @@ def _write(
     about: About, by: UserPrincipal, kind: str, text: str, request_key: UUID | None
 ) -> Remark:
     with _changing(about.thread, by) as thread:
-        if request_key is not None:
-            asked = Remark.objects.for_user(by).filter(request_key=request_key).first()
-            if asked is not None:
-                if (asked.by_id, asked.thread_id) != (by.user_id, thread.pk):
-                    raise NotPermitted("This request key was used for something else.")
-                return asked
-        return _insert(about, thread, by, kind, text, request_key=request_key)
+        keyed = Remark.objects.for_user(by).filter(request_key=request_key)
+        again = None if request_key is None else keyed.first()
+        if again is None:
+            return _insert(about, thread, by, kind, text, request_key=request_key)
+        if (again.by_id, again.thread_id) != (by.user_id, thread.pk):
+            raise NotPermitted("This request key was used for something else.")
+    # A double click; or somebody went back to the page, and wrote something else there.
+    opened = gate.admit(by, purpose="remark", threads=[about.thread])
+    said = opened.open(again, "text") or ""
+    if (again.kind, _columns(again), said) != (kind, about.columns, text):
+        raise InvalidRemark(OTHER)
+    return again
 
 
 def _insert(
@@ -242,6 +252,10 @@ def _insert(
     row.save(force_insert=True)
     _record(by, "remark", row)
     return row
+
+
+def _columns(row: Remark) -> dict[str, UUID | None]:
+    return {"branch_id": row.branch_id, "checkpoint_id": row.checkpoint_id}
 
 
 def _of(thread: Thread, by: UserPrincipal) -> RemarkQuerySet:

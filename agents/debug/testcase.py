@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from agents.debug.bundles.restoring import Restoring
 from agents.errors import ArgumentsDoNotFit, NoTestCase
 from agents.models import Approval, Run, ToolCall
 from agents.pure.bundles import file
@@ -22,7 +23,6 @@ from checkpoints.gate import Pass
 from checkpoints.log import hydrate
 from checkpoints.log.hydrate import StepRecord
 from checkpoints.models import Branch
-from checkpoints.pure import refs
 from checkpoints.pure.ops import Op, fold
 
 
@@ -50,13 +50,16 @@ def save(branch: Branch, *, step: int, by: UserPrincipal, via: str = "web") -> s
         branch=branch.pk,
         step=step,
     )
-    records = hydrate.read(seen, branch).records
-    contents = Contents(seen, thread.pk)
-    restored = [refs.restore_ops(record.ops, contents.load) for record in records]
-    start = fold({}, (op for ops in restored[: step + 1] for op in ops))
-    end = fold(start, (op for ops in restored[step + 1 :] for op in ops))
+    history = hydrate.read(seen, branch)
+    records = history.records
+    restoring = Restoring(Contents(seen, thread.pk))
+    start = restoring.state(history.state_at(step), step=step)
+    after = list(restoring.steps(records[step + 1 :]))
+    end = fold(start, (op for ops in after for op in ops))
     calls = _Calls(branch, seen, agent)
-    made = _all_recorded(records, restored, calls)
+    # Of steps up to the start, which calls they are about is all that is asked.
+    ops = [*(record.ops for record in records[: step + 1]), *after]
+    made = _all_recorded(records, ops, calls)
     asked, decided = _open_at(made[: step + 1])
     steps = made[step + 1 :]
     if not any(each["kind"] in MADE for each in steps):
@@ -158,11 +161,11 @@ def _approval(row: ToolCall) -> Approval | None:
 
 
 def _all_recorded(
-    records: Sequence[StepRecord], restored: list[list[Op]], calls: _Calls
+    records: Sequence[StepRecord], every: list[list[Op]], calls: _Calls
 ) -> list[dict[str, Any]]:
     found = []
     reply: UUID | None = None
-    for record, ops in zip(records, restored, strict=True):
+    for record, ops in zip(records, every, strict=True):
         reply = record.id if record.kind == "model" else reply
         found.append(_recorded(record, ops, calls, reply))
     return found

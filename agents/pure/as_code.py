@@ -46,6 +46,8 @@ def offered(
 def as_curl(body: Mapping[str, Any]) -> str:
     """For a POSIX shell, with the server and the key from its environment."""
     text = json.dumps(body, indent=1, ensure_ascii=True).replace("'", "\\u0027")
+    # Pasted, it takes back what stands before it.
+    text = text.replace("\x7f", "\\u007f")
     return (
         'curl "$OPENAI_BASE_URL/chat/completions" \\\n'
         '  -H "Authorization: Bearer $OPENAI_API_KEY" \\\n'

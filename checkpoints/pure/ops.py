@@ -64,16 +64,8 @@ def fold(state: State, ops: Iterable[Op]) -> State:
     Changes nothing that it was given; the result shares with it all that stayed
     the same, and shares values with the operations. Raises BadOperation.
     """
-    folder = _Folder(state)
-    lists = folder.lists
-    for op in ops:
-        # Most of a long fold is appending to a channel that is known to be a list.
-        if type(op) is list and len(op) == 3 and op[0] == "append":
-            channel = lists.get(op[1]) if type(op[1]) is str else None
-            if channel is not None:
-                channel.append(op[2])
-                continue
-        folder.apply(op)
+    folder = Folder(state)
+    folder.fold(ops)
     return folder.state
 
 
@@ -140,8 +132,11 @@ def _diff_lists(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterato
         yield append(pointer(*path), value)
 
 
-class _Folder:
-    """One fold under way: copies a container the first time that it changes it."""
+class Folder:
+    """One fold under way: copies a container the first time that it changes it.
+
+    `state` is what it has come to, until it is given more operations: they change it.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -149,6 +144,18 @@ class _Folder:
         self.own: dict[int, Any] = {}
         # Those of them that are channels, and lists, by path.
         self.lists: dict[str, list[Any]] = {}
+
+    def fold(self, ops: Iterable[Op]) -> None:
+        """Go on with these operations. Raises BadOperation."""
+        lists = self.lists
+        for op in ops:
+            # Most of a long fold is appending to a channel that is known to be a list.
+            if type(op) is list and len(op) == 3 and op[0] == "append":
+                channel = lists.get(op[1]) if type(op[1]) is str else None
+                if channel is not None:
+                    channel.append(op[2])
+                    continue
+            self.apply(op)
 
     def apply(self, op: Op) -> None:
         name = _checked_name(op)

@@ -26,6 +26,7 @@ HOSTILE = [
     "@/etc/passwd",
     "{x!r} {} %s",
     "-d x --next",
+    "\x7f" * 40 + "rm",  # pasted: forty characters back
 ]
 texts = st.sampled_from(HOSTILE) | st.text(st.characters(codec="utf-8"), max_size=40)
 values = st.recursive(
@@ -64,6 +65,7 @@ def test_a_shell_hands_curl_the_request_and_runs_nothing_else(sent, shell):
     made = {"model": "m'$(x)", "messages": sent}
     command = as_curl(made)
     assert command.isascii()
+    assert command.replace("\n", "").isprintable()
     url, *options, data = in_shell(command, shell)
     assert url == "http://server/v1/chat/completions"
     assert options == [

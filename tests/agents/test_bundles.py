@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 from copy import deepcopy
+from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from agents.debug.bundles.export import export
@@ -18,14 +21,14 @@ from agents.debug.bundles.importing import import_bundle
 from agents.debug.chatlog import import_conversations
 from agents.errors import AlreadyImported, BadFile, InvalidEdit, TooLarge
 from agents.models import Run
-from agents.pure.bundles import file
+from agents.pure.bundles import file, shape
 from agents.pure.chatlog import parse
 from agents.runs.edits import ForkEdits
 from agents.runs.start import fork_run, send_message
 from checkpoints import gate
-from checkpoints.access import Reason, unscoped
+from checkpoints.access import Reason, SystemPrincipal, unscoped
 from checkpoints.blobs import Contents
-from checkpoints.errors import NotPermitted
+from checkpoints.errors import BadOperation, NotPermitted
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.hydrate import read
 from checkpoints.log.threads import fork
@@ -33,6 +36,7 @@ from checkpoints.models import AuditEvent, Branch, Checkpoint, Thread, Workspace
 from checkpoints.pure import codec, ops
 from tests.agents.test_import_chat import AIRLINE, needs_recordings
 from tests.agents.waiting import make_waiting
+from tests.conftest import as_owner
 
 SECRET = "sk-" + "a1B2" * 8
 
@@ -294,6 +298,50 @@ def test_masking_paths_keeps_forks_what_they_are(tree, give, take, alice, other)
         assert [json.loads(state) for state in states_of(theirs, other)] == expected
 
 
+def test_a_masked_text_is_masked_in_titles_and_names(make_thread, alice, give):
+    branch = make_thread(owner=alice, title="Passport X1234567")
+    steps = add(branch, ops.put("/facts", "passport", "X1234567"))
+    fork(_with(steps[1]), name="not X1234567", by_id=alice.user_id)
+    text = give(branch, masked=["/facts/passport"])
+    assert "X1234567" not in text
+    assert json.loads(text)["content"]["title"] == "Passport [secret /facts/passport]"
+
+
+def test_what_a_bundle_told_of_steps_is_masked_when_it_goes_on(bundle, take, other):
+    call = {**CALL, "title": "Book with X1234567", "tool": "book_X1234567"}
+    found = change(bundle, f"{STEP}.ops", [["put", "/facts", "passport", "X1234567"]])
+    for name, value in (("calls", [call]), ("by", "X1234567"), ("name", "X1234567")):
+        found = change(found, f"{STEP}.{name}", value)
+    [branch] = branches_of(take(sealed(found)))
+    paths = ["/facts/passport"]
+    text = export(
+        branch.thread, what="thread", branch=branch, step=None, by=other, masked=paths
+    )
+    assert "X1234567" not in text
+
+
+def test_masked_words_that_a_file_is_made_of_leave_it_one(
+    bundle, take, other, rival, workspace
+):
+    """An effect is "read" whatever somebody masks."""
+    found = change(bundle, f"{STEP}.calls", [{**CALL, "effect": "read"}])
+    words = {"access": "read", "state": "done", "what": "tool", "long/" * 40: "book"}
+    found = change(found, f"{STEP}.ops", [["put", "/facts", "words", words]])
+    [branch] = branches_of(take(sealed(found)))
+    paths = ["/facts/words/" + word.replace("/", "~1") for word in words]
+    text = export(
+        branch.thread, what="thread", branch=branch, step=None, by=other, masked=paths
+    )
+    assert "book" not in text
+    take(text, workspace=workspace, by=SystemPrincipal("test", workspace.pk))
+
+
+def test_the_version_of_a_state_is_not_masked(make_thread, alice, give):
+    branch = make_thread(owner=alice, state={"_schema": 3, "messages": []})
+    with pytest.raises(BadOperation, match="a state's version stays"):
+        give(branch, masked=["/_schema"])
+
+
 # Who may, and what is recorded
 
 
@@ -408,6 +456,16 @@ def change(found: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 STEP = "content.branches.0.steps.1"
+CALL = {
+    **dict.fromkeys(("started_at", "finished_at", "approval")),
+    "ordinal": 0,
+    "tool": "book",
+    "title": "Book",
+    "effect": "none",
+    "status": "done",
+    "error_class": "",
+    "attempts": 1,
+}
 DEEP = json.loads("[" * 100 + "]" * 100)
 FORGED = {
     "another format": ("format", "holdpoint archive", 'whose "format" is'),
@@ -441,6 +499,9 @@ FORGED = {
     "a time that is none": (f"{STEP}.at", 7, "a time with its zone"),
     "a cost that is none": (f"{STEP}.cost", "NaN", "US dollars as a text"),
     "a cost that is a number": (f"{STEP}.cost", 0.5, "US dollars as a text"),
+    "a cost below nothing": (f"{STEP}.cost", "-0", "US dollars as a text"),
+    "a cost beyond its column": (f"{STEP}.cost", "999999.9999999", "US dollars as"),
+    "a cost of a billion digits": (f"{STEP}.cost", "1e-999999999", "US dollars as"),
     "many tokens": (f"{STEP}.tokens_in", 2**40, "a whole number"),
     "a seed beyond 64 bits": (f"{STEP}.seed", 2**63, "a whole number"),
     "a temperature of text": (f"{STEP}.temperature", "hot", "expected a number"),
@@ -553,6 +614,68 @@ def test_a_secret_in_a_file_from_elsewhere_is_not_stored(bundle, take, other):
     assert json.loads(states_of(made, other)[1])["facts"] == {"key": "[secret api-key]"}
 
 
+def test_a_secret_in_the_name_of_a_model_is_in_no_column(bundle, take):
+    found = bundle
+    for name in ("model_requested", "model_returned", "fingerprint"):
+        found = change(found, f"{STEP}.{name}", SECRET)
+    take(sealed(found))
+    row = Checkpoint.objects.unscoped(Reason.TEST).get(thread__origin="import", step=1)
+    named = {row.model_requested, row.model_returned, row.fingerprint}
+    assert named == {"[secret api-key]"}
+
+
+def test_a_key_that_fits_nowhere_is_not_said_in_full(bundle, take):
+    found = change(bundle, f"{STEP}.ops", [["delete", "/facts", "x" * 100_000]])
+    with pytest.raises(BadFile, match="there is no key 'xxx") as refused:
+        take(sealed(found))
+    assert len(str(refused.value)) < 400
+
+
+def test_a_list_that_grows_by_steps_is_not_copied_for_each(bundle):
+    """Or a file of a few MB took all memory: each copy is as long as the list."""
+    first, one = bundle["content"]["branches"][0]["steps"]
+    steps = [
+        {**first, "ops": [["reset", {"list": [0] * 100_000}]]},
+        *({**one, "step": n, "ops": [["append", "/list", n]]} for n in range(1, 200)),
+    ]
+    main = {**bundle["content"]["branches"][0], "steps": steps}
+    last = {**one, "step": 100, "ops": [["unset", "/list/100099"]]}  # there is none
+    fork = {"name": "f", "parent": 0, "fork_step": 99, "steps": [last]}
+    tracemalloc.start()
+    try:
+        shape.parse({"title": "", "branches": [main]})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * 1024**2  # 160 MB, where each step had its own
+    with pytest.raises(BadFile, match=r"branch 1, step 100: .* the list has 100099"):
+        shape.parse({"title": "", "branches": [main, fork]})
+
+
+def test_another_persons_thread_is_not_named_to_who_imports_the_same(
+    tree, give, take, other, rival
+):
+    text = give(tree)
+    with as_owner():
+        user = User.objects.create_user("ovid")
+    ovid = replace(other, user_id=user.pk, name="Ovid")
+    thread = take(text, visibility=Thread.Visibility.PRIVATE)
+    with pytest.raises(AlreadyImported) as refused:
+        take(text, by=ovid, owner_id=ovid.user_id)
+    assert str(thread) not in str(refused.value)
+    assert "as a thread that is not shared with you" in str(refused.value)
+
+
+def test_what_is_written_can_be_read_again_or_is_refused():
+    """Lines make a file of numbers three times as long."""
+    content = {"numbers": [0] * 3_000_000}
+    whole = file.write(file.TEST_CASE, {}, content, lines=False)
+    found = file.read(whole.encode(), format=file.TEST_CASE)
+    assert found.content == content
+    with pytest.raises(TooLarge):
+        file.write(file.TEST_CASE, {}, content, lines=True)
+
+
 # By command
 
 
@@ -604,3 +727,11 @@ def test_the_commands_name_what_is_wrong(tree, alice, tmp_path):
     assert (
         "cannot be read" in run("import_bundle", tmp_path / "no", workspace="acme")[1]
     )
+
+
+def test_nothing_that_a_file_says_steers_a_terminal(bundle, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(sealed(change(bundle, f"{STEP}.\u009b2J\u202e", 1)))
+    said = run("import_bundle", path, workspace="acme")[1]
+    assert "⟦U+009B⟧2J⟦U+202E⟧" in said
+    assert not {"\u009b", "\u202e"} & set(said)

@@ -88,6 +88,13 @@ def test_two_clicks_import_one(client, alice):
     assert len(imported()) == 1
 
 
+def test_a_bundle_lies_in_no_temporary_file(client, alice, settings, tmp_path):
+    settings.FILE_UPLOAD_TEMP_DIR = str(tmp_path / "nowhere")
+    response = send(client, bundle() + b" " * (15 * 1024**2))
+    assert response.status_code == 303
+    assert len(imported()) == 1
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"a": 1, "a": 2}', b"\xff", None])
 def test_what_is_refused_is_said_with_the_choice_kept(client, alice, data):
     if data is None:

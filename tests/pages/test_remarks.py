@@ -114,6 +114,24 @@ def test_a_double_click_writes_one_note(send, alice):
     assert len(rows()) == 1
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"words": "Second."}, {"do": "bad"}, {"about": "thread"}, {"step": 3}],
+)
+def test_a_form_that_is_gone_back_to_says_that_it_was_sent(send, alice, other):
+    """Without script, a page that is gone back to has the key that it had."""
+    key = uuid4()
+    send(alice, "note", "First.", request_key=key)
+    sent = {"do": "note", "words": "First."} | other
+    response = send(alice, **sent, request_key=key)
+    shown = response.content.decode()
+    assert response.status_code == 422
+    assert "This form was sent before, with something else" in text(response)
+    assert f"{sent['words']}</textarea>" in shown
+    assert str(key) not in shown
+    assert len(rows()) == 1
+
+
 def test_nobody_uses_the_key_of_anothers_form(send, alice, admin):
     key = uuid4()
     send(alice, "note", "Mine.", request_key=key)

@@ -162,6 +162,9 @@ def test_who_may_not_read_searches_nothing(browser, trip, auditor):
     assert rows(page) == [str(trip.thread.pk)]
     assert "Searched" not in page
     assert not opened_for_search()
+    assert "1 match" not in page  # nobody looked
+    assert "“zebra”" not in page
+    assert "sealed for your role. Nothing was searched." in page
 
 
 def test_the_audit_log_says_that_it_was_searched_and_not_for_what(look, trip):

@@ -21,6 +21,7 @@ from agents import queue
 from agents.demo import seed
 from agents.demo.stories import FAILED, FINISHED, FORKED, WAITING
 from agents.models import Approval, Run, ToolCall
+from agents.pure.bundles import file
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.blobs import Contents
@@ -218,6 +219,8 @@ def live_through_everything(
     assert alice.status == 422
     alice.open(f"/threads/{run.thread_id}/remarks")
 
+    carry_elsewhere(alice, run, birds)
+
     # Look at everything.
     for tab in ("diff", "state", "messages", "context", "effects", "raw"):
         alice.open(f"/threads/{run.thread_id}/?tab={tab}")
@@ -256,6 +259,60 @@ def remark(
     alice.send("/remarks", do=do, text=text, about=about, **more)
 
 
+def carry_elsewhere(alice: Visitor, run: Run, birds: Canaries) -> None:
+    """Hand the thread on; take in a bundle with words of its own, at first a damaged one."""
+    page = f"/threads/{run.thread_id}/export?step=1"
+    alice.open(page)
+    alice.send("^$", what="test")
+    assert json.loads(alice.page)["format"] == file.TEST_CASE
+    alice.open(page)
+    alice.send("^$", what="thread", masked=f"/vars/{birds['masked path']}")
+    content = json.loads(alice.page)["content"]
+    elsewhere = bundle(content["branches"][0], birds)
+    damaged = elsewhere.replace(b'"version"', f'"{birds["damage"]}"'.encode())
+    for data, status in ((damaged, 422), (elsewhere, 200)):
+        alice.open("/threads/import")
+        alice.upload("/import$", data, visibility="workspace")
+        assert alice.status == status, alice.page
+        assert ("Nothing of it was imported." in alice.page) is (status == 422)
+    assert birds["bundle title"] in alice.page
+    for tab in ("state", "context", "effects", "raw"):
+        alice.open(f"{alice.url.partition('?')[0]}?tab={tab}")
+    alice.open(f"{alice.url.partition('?')[0]}export?what=thread")
+    alice.send("^$")
+    assert birds["call elsewhere"] in alice.page
+
+
+def bundle(branch: dict[str, Any], birds: Canaries) -> bytes:
+    """Of this branch, with words in every text that a bundle has."""
+    first, *more = branch["steps"]
+    state = {**first["ops"][0][1], "facts": {birds["bundle key"]: birds["bundle fact"]}}
+    call = {
+        **dict.fromkeys(("started_at", "finished_at", "approval")),
+        "ordinal": 0,
+        "effect": "none",
+        "status": "done",
+        "attempts": 1,
+        "tool": birds["tool elsewhere"],
+        "title": birds["call elsewhere"],
+        "error_class": "",
+    }
+    step = {
+        **first,
+        "ops": [["reset", state]],
+        "label": birds["bundle label"],
+        "name": birds["node elsewhere"],
+        "by": birds["person elsewhere"],
+        "agent": birds["agent elsewhere"],
+        "context": {"note": birds["bundle context"]},
+        "calls": [call],
+    }
+    named = {**branch, "name": birds["bundle branch"], "steps": [step, *more]}
+    content = {"title": birds["bundle title"], "branches": [named]}
+    manifest = {"made_by": birds["manifest"]}
+    return file.write(file.BUNDLE, manifest, content, lines=False).encode()
+
+
 def newest(run: Run) -> Run:
     return Run.objects.filter(thread=run.thread_id).order_by("-created_at")[0]
 
@@ -291,7 +348,10 @@ def chat_log(birds: Canaries, tmp_path: Any) -> Any:
 
 
 # What was typed but never taken, or was taken back.
-NOT_STORED = {"mistake", "mistaken", "searched", "hasty note", "long label"}
+NOT_STORED = {
+    *("mistake", "mistaken", "searched", "hasty note", "long label"),
+    *("masked path", "damage", "manifest"),
+}
 
 
 def assert_all_are_stored(birds: Canaries) -> None:
@@ -329,14 +389,15 @@ def everything_opened() -> Iterator[str]:
                 yield opened.open(branch, "name")
                 for record in read(opened, branch).records:
                     ops = Contents(opened, thread.pk).restore(record.ops)
-                    yield json.dumps([record.label, ops], ensure_ascii=False)
+                    said = [record.label, ops, record.context]
+                    yield json.dumps(said, ensure_ascii=False)
             sealed = [*ToolCall.objects.filter(thread=thread), *thread.runs.all()]
             for row in [*sealed, *thread.inputs.all()]:
                 for name in ("title", "arguments", "effective", "reason", "result"):
                     if hasattr(row, name):
                         yield json.dumps(opened.open(row, name), ensure_ascii=False)
-            for said in thread.remarks.all():
-                yield json.dumps(opened.open(said, "text"), ensure_ascii=False)
+            for row in thread.remarks.all():
+                yield json.dumps(opened.open(row, "text"), ensure_ascii=False)
             for approval in thread.approvals.all():
                 for decision in approval.decisions.all():
                     yield json.dumps(opened.open(decision, "content"))

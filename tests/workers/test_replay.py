@@ -19,7 +19,7 @@ from agents.approvals import decide
 from agents.debug.replay import Outcome
 from agents.debug.replay import replay as replayed
 from agents.debug.testcase import save
-from agents.errors import BadFile, NoTestCase
+from agents.errors import BadFile, NoTestCase, TooLarge
 from agents.models import Run
 from agents.pure.bundles import file, testcase
 from agents.runs import start
@@ -27,7 +27,8 @@ from agents.runs.edits import ForkEdits
 from agents.tools import Agent, Rule, ToolContext, ToolError, never, register, tool
 from agents.tools.declare import ask
 from checkpoints.models import AuditEvent, Branch, Checkpoint
-from tests.agents.test_bundles import change, sealed
+from checkpoints.pure import ops
+from tests.agents.test_bundles import add, change, sealed
 from tests.workers.conftest import kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -265,6 +266,19 @@ def test_a_model_that_failed_fails_again(go, server, alice):
     assert outcome.steps == 1
 
 
+def test_what_is_too_large_is_refused_before_it_is_in_memory(at_work, alice):
+    add(at_work, *(ops.put("/facts", f"{n}", f"{n}" * 5_000_000) for n in range(4)))
+    for step in (0, at_work.head_step - 1):
+        with pytest.raises(TooLarge, match="A value that is kept as a blob"):
+            save(at_work, step=step, by=alice)
+
+
+def test_a_large_text_goes_with_its_test_case(at_work, alice):
+    add(at_work, ops.put("/facts", "large", "x" * 100_000))
+    for step in (0, at_work.head_step - 1):
+        assert "x" * 100_000 in save(at_work, step=step, by=alice)
+
+
 def test_saving_is_recorded(at_work, alice):
     save(at_work, step=2, by=alice)
     event = AuditEvent.objects.get(action="export")
@@ -338,6 +352,8 @@ def test_the_command_says_where_it_is_another(saved):
         ("content.start", 7, "content: start"),
         ("format", "holdpoint bundle", 'whose "format" is'),
         ("version", 9, "reads up to 1"),
+        ("content.agent", "\u009b2J", "'\\x9b2J'"),
+        ("content.\u009b2J", 1, "⟦U+009B⟧2J"),
     ],
 )
 def test_the_command_refuses_what_is_no_test_case(saved, path, value, problem):

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin
-from urllib.request import HTTPCookieProcessor, build_opener
+from urllib.request import HTTPCookieProcessor, Request, build_opener
+
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0  # seconds until a process must answer
@@ -69,11 +72,18 @@ class Visitor:
         self.send("^$|/login", username=name, password=password)
         assert self.url == f"{self.address}/inbox/", self.page
 
-    def open(self, path: str, data: dict[str, Any] | None = None) -> str:
+    def open(
+        self, path: str, data: dict[str, Any] | None = None, *, files: bool = False
+    ) -> str:
         target = urljoin(self.url or self.address, path)
-        body = None if data is None else urlencode(data).encode()
+        asked = Request(target)  # noqa: S310  # of our own server
+        if files:
+            asked.data = encode_multipart(BOUNDARY, data or {})
+            asked.add_header("Content-Type", MULTIPART_CONTENT)
+        elif data is not None:
+            asked.data = urlencode(data).encode()
         try:
-            with self._opener.open(target, body, timeout=PATIENCE) as answer:
+            with self._opener.open(asked, timeout=PATIENCE) as answer:
                 self.status, self.url = answer.status, answer.url
                 self.page = answer.read().decode()
         except HTTPError as answer:
@@ -85,11 +95,21 @@ class Visitor:
 
     def send(self, action: str, **values: str) -> str:
         """Fill in the form of the page that goes to `action`, and send it."""
+        target, fields = self._form(action)
+        return self.open(target, fields | values)
+
+    def upload(self, action: str, file: bytes, **values: str) -> str:
+        """As `send`, with a file in the field of this name."""
+        target, fields = self._form(action)
+        chosen = SimpleUploadedFile("chosen.json", file)
+        return self.open(target, {**fields, **values, "file": chosen}, files=True)
+
+    def _form(self, action: str) -> tuple[str, dict[str, str]]:
         forms = _Forms()
         forms.feed(self.page)
         for target, fields in forms.found:
             if re.search(action, target):
-                return self.open(target, fields | values)
+                return target, fields
         raise AssertionError(f"No form goes to {action}: {[f for f, _ in forms.found]}")
 
 

@@ -6,12 +6,12 @@ Large values stand in the file in full, secrets and chosen paths masked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from uuid import UUID
 
 from agents.debug.bundles.calls import agents, calls_of, people
+from agents.debug.bundles.restoring import Restoring
 from agents.errors import TooLarge
 from agents.pure.bundles import file
 from agents.pure.bundles.mask import MASKED, MOST_REMADE, Masks, remade
@@ -20,24 +20,21 @@ from agents.tools.secrets import capture
 from checkpoints import audit, clock, gate
 from checkpoints.access import UserPrincipal
 from checkpoints.blobs import Contents
-from checkpoints.errors import NotStorable
 from checkpoints.gate import Pass
 from checkpoints.log import hydrate
 from checkpoints.log.hydrate import StepRecord
 from checkpoints.models import Branch, Thread, Workspace
 from checkpoints.pure import ops as operations
-from checkpoints.pure import refs
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import fold
-from checkpoints.pure.refs import Large, Ref
 
 What = Literal["step", "branch", "thread"]
 
 _COPIED = (
-    *("kind", "status", "label", "schema_version", "model_requested", "model_returned"),
-    *("temperature", "top_p", "seed", "fingerprint", "tokens_in", "tokens_out"),
-    *("tokens_cached", "latency_ms", "error_class"),
+    *("kind", "status", "label", "schema_version", "temperature", "top_p", "seed"),
+    *("tokens_in", "tokens_out", "tokens_cached", "latency_ms", "error_class"),
 )
+_MODEL = ("model_requested", "model_returned", "fingerprint")  # what others call it
 
 
 @dataclass(frozen=True)
@@ -150,9 +147,6 @@ class _Writer:
         self._thread = thread
         self._seen = seen
         self._masks = masks
-        self._contents = Contents(seen, thread.pk)
-        self._left = file.MOST_BYTES
-        self._known: dict[UUID, Large | None] = {}
 
     def content(self, parts: Sequence[Part]) -> dict[str, Any]:
         """Raises TooLarge, and what reading a blob raises."""
@@ -162,34 +156,13 @@ class _Writer:
         self._calls = calls_of(
             self._thread, self._seen, {record.id for record in records}
         )
-        whole = [list(self._restored(part.records)) for part in parts]
+        restoring = Restoring(Contents(self._seen, self._thread.pk))
+        whole = [list(restoring.steps(part.records)) for part in parts]
         told = None if self._masks.has_paths else self._in_place(parts, whole)
-        return {
-            "title": self._masks.value(self._seen.open(self._thread, "title")),
-            "branches": told or self._anew(parts, whole),
-        }
-
-    def _restored(self, records: Iterable[StepRecord]) -> Iterator[list[Any]]:
-        """Each step's operations, with what is kept as blobs."""
-        for record in records:
-            ops = refs.restore_ops(record.ops, self._load)
-            try:
-                self._left -= file.room([ops, record.context])
-            except NotStorable:
-                self._left = -1
-            if self._left < 0:
-                raise file.too_large(f"What there is up to step {record.step}")
-            yield ops
-
-    def _load(self, ref: Ref) -> Large | None:
-        """What a reference stands for, while there is room for it."""
-        id = refs.ref_id(ref)
-        if id not in self._known:
-            row = self._contents.row(ref)
-            if row is not None and row.size > self._left:
-                raise file.too_large("A value that is kept as a blob")
-            self._known[id] = None if row is None else self._contents.load(ref)
-        return self._known[id]
+        told = told or self._anew(parts, whole)
+        # After the states, from which it is known what a text must not say.
+        title = self._text(self._seen.open(self._thread, "title"), most=500)
+        return {"title": title, "branches": told}
 
     def _in_place(
         self, parts: Sequence[Part], whole: list[list[Any]]
@@ -235,7 +208,7 @@ class _Writer:
 
     def _branch(self, part: Part, steps: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "name": self._masks.value(self._seen.open(part.branch, "name")),
+            "name": self._text(self._seen.open(part.branch, "name"), most=200),
             "parent": part.parent,
             "fork_step": part.fork_step,
             "steps": steps,
@@ -244,25 +217,51 @@ class _Writer:
     def _step(self, record: StepRecord, ops: list[Any], label: str) -> dict[str, Any]:
         context = dict(record.context or {})
         before = context.pop(IMPORTED, {})  # what the bundle said that brought it here
+        by = self._people.get(record.actor_id or 0, "")
+        agent = self._agents.get(record.agent_version, "")
         return {
             **{name: getattr(record, name) for name in _COPIED},
+            **{name: self._text(getattr(record, name), most=100) for name in _MODEL},
             "step": record.step,
-            "name": before.get("name", record.name),
+            "name": self._text(before.get("name", record.name), most=100),
             "label": label,
             "at": before.get("at", record.created_at.isoformat()),
-            "by": before.get("by", self._people.get(record.actor_id or 0, "")),
-            "agent": before.get("agent", self._agents.get(record.agent_version, "")),
+            "by": self._text(before.get("by", by), most=200),
+            "agent": self._text(before.get("agent", agent), most=100),
             "cost": None if record.cost is None else format(record.cost, "f"),
             "context": file.folded(self._masks.value(context or None)),
             "ops": file.folded(ops),
-            "calls": before.get("calls", self._said(record)),
+            "calls": [
+                self._call(call)
+                for call in before.get("calls", self._calls.get(record.id, ()))
+            ],
         }
 
-    def _said(self, record: StepRecord) -> list[dict[str, Any]]:
-        calls = self._masks.value(self._calls.get(record.id, []))
-        if self._masks.paths:
-            return [{**call, "title": MASKED} for call in calls]
-        return list(calls)
+    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """Its texts alone are masked: a masked "read" is no effect any more."""
+        title, approval = self._masks.value(call["title"]), call["approval"]
+        return {
+            **call,
+            "tool": self._text(call["tool"], most=100),
+            "title": MASKED if self._masks.paths else title,
+            "approval": approval and self._approval(approval),
+        }
+
+    def _approval(self, approval: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **approval,
+            "rule": self._text(approval["rule"], most=200),
+            "decided_by": self._text(approval["decided_by"], most=200),
+            "decisions": [
+                {**decision, "by": self._text(decision["by"], most=200)}
+                for decision in approval["decisions"]
+            ],
+        }
+
+    def _text(self, text: str, *, most: int) -> str:
+        """Masked; whole where that makes it longer than a file has it (`shape`)."""
+        kept: str = self._masks.value(text)
+        return kept if len(kept) <= most else MASKED
 
 
 def _about(content: dict[str, Any]) -> dict[str, Any]:

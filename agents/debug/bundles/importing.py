@@ -35,10 +35,11 @@ from checkpoints.models import (
 from checkpoints.pure.chain import keyed_digest
 
 _META = (
-    *("status", "model_requested", "model_returned", "temperature", "top_p", "seed"),
-    *("fingerprint", "tokens_in", "tokens_out", "tokens_cached", "latency_ms"),
-    "error_class",
+    *("status", "temperature", "top_p", "seed", "tokens_in", "tokens_out"),
+    *("tokens_cached", "latency_ms", "error_class"),
 )
+_MODEL = ("model_requested", "model_returned", "fingerprint")  # in clear, and any text
+NOT_SHARED = "a thread that is not shared with you"
 _ELSEWHERE = ("at", "by", "agent", "name", "calls")
 
 
@@ -84,14 +85,16 @@ def import_bundle(
                 branches=len(content.branches),
             )
     except IntegrityError:
-        first = _first(thread, owner_id)
+        first = _first(thread, owner_id, by)
         if first is None:
             raise
         return first
     return thread
 
 
-def _first(thread: Thread, owner_id: int | None) -> Thread | None:
+def _first(
+    thread: Thread, owner_id: int | None, by: UserPrincipal | SystemPrincipal
+) -> Thread | None:
     """The thread that the same form made before. Raises AlreadyImported for another's.
 
     None: neither of its keys is taken.
@@ -104,9 +107,12 @@ def _first(thread: Thread, owner_id: int | None) -> Thread | None:
                 raise NotPermitted(NOT_YOURS)
             return first
     before = here.filter(external_id=thread.external_id).first()
-    if before is not None:
-        raise AlreadyImported("This bundle", str(before))
-    return None
+    if before is None:
+        return None
+    if isinstance(by, UserPrincipal):
+        shared = Thread.objects.for_user(by).filter(pk=before.pk).exists()
+        raise AlreadyImported("This bundle", str(before) if shared else NOT_SHARED)
+    raise AlreadyImported("This bundle", str(before))
 
 
 def _name_of(found: file.File, workspace: Workspace) -> str:
@@ -161,6 +167,7 @@ def _new(step: Step, tools: set[str]) -> NewStep:
         )
     label, context = masks.value(row["label"]), masks.value(step.context)
     elsewhere = masks.value({name: row[name] for name in _ELSEWHERE})
+    model = {name: masks.value(row[name]) for name in _MODEL}
     secrets = {"secrets": list(masks.secrets)} if masks.secrets else {}
     cost = row["cost"]
     return NewStep(
@@ -172,6 +179,7 @@ def _new(step: Step, tools: set[str]) -> NewStep:
             name=row["name"] if row["name"] in tools else "",
             cost=None if cost is None else Decimal(cost),
             **{name: row[name] for name in _META},
+            **model,
         ),
         context={**(context or {}), **secrets, IMPORTED: elsewhere},
         schema_version=step.schema_version,

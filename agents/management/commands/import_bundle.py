@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.debug.bundles.importing import import_bundle
 from agents.errors import AlreadyImported, BadFile
 from agents.management import lookups
+from agents.pure.visible import flat
 from checkpoints.access import SystemPrincipal
 from checkpoints.errors import StoreUnavailable
 
@@ -38,7 +39,9 @@ class Command(BaseCommand):
                 )
             except (BadFile, AlreadyImported, StoreUnavailable) as problem:
                 failed += 1
-                self.stderr.write(f"{file}: {problem} Nothing of it was imported.")
+                # It may quote the file, which may hold what steers a terminal.
+                said = flat(f"{problem} Nothing of it was imported.")
+                self.stderr.write(f"{file}: {said}")
                 continue
             self.stdout.write(f"{file.name}: {thread}, {thread.pk}")
         if failed:

@@ -36,7 +36,8 @@ class Command(BaseCommand):
             case = testcase.parse(found.content)
             agent = registry.agent(case.agent)
         except (BadFile, UnknownAgent) as problem:
-            raise CommandError(f"{path}: {problem}", returncode=BAD_FILE) from None
+            said = f"{path}: {flat(str(problem))}"
+            raise CommandError(said, returncode=BAD_FILE) from None
         outcome = replayed(case, agent)
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(outcome)))

@@ -225,8 +225,8 @@ class Filters:
 
     @property
     def wrong_fields(self) -> bool:
-        """Whether a field of the form has to be put right; the tab is none."""
-        return bool(set(self.wrong) - {"status"})
+        """Whether a field of the form has to be put right; tab and search are none."""
+        return bool(set(self.wrong) - {"status", "q"})
 
     @property
     def begun(self) -> tuple[datetime | None, datetime | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import HttpResponse
@@ -24,6 +24,7 @@ from agents.pages.threads.rows import rows_of
 from agents.pages.threads.search import Search, search
 
 POLL = "every 4s"
+SEALED = "Search: titles and states are sealed for your role. Nothing was searched."
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Shown:
 @require_safe
 @member
 def threads(request: MemberRequest) -> HttpResponse:
-    filters = Filters.of(request.GET)
+    filters = _filters(request)
     counts = find.counts_of(request.principal)
     shown = _shown(request, filters)
     return render(
@@ -77,11 +78,19 @@ def threads(request: MemberRequest) -> HttpResponse:
 @member
 def table(request: MemberRequest) -> HttpResponse:
     """The rows anew, for a page that shows threads at work."""
-    shown = _shown(request, Filters.of(request.GET))
+    shown = _shown(request, _filters(request))
     if same := live.unchanged(request, shown.tag):
         return same
     context = _table(request, shown)
     return live.region(request, "threads/_table.html", context, shown=shown.tag)
+
+
+def _filters(request: MemberRequest) -> Filters:
+    """What the address says; without a text where nothing may be opened to look for it."""
+    filters = Filters.of(request.GET)
+    if not filters.text or request.principal.may_read:
+        return filters
+    return replace(filters, text="", wrong={**filters.wrong, "q": SEALED})
 
 
 def _shown(request: MemberRequest, filters: Filters) -> Shown:
@@ -89,7 +98,7 @@ def _shown(request: MemberRequest, filters: Filters) -> Shown:
     before = Place.of(request.GET.get("before", ""))
     after = Place.of(request.GET.get("after", ""))
     threads = find.matching(principal, filters)
-    if filters.text and principal.may_read:
+    if filters.text:
         found = search(principal, threads, filters.text, before=before)
         further = found.further
         return Shown(

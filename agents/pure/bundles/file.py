@@ -57,9 +57,13 @@ def write(
         "version": VERSION,
     }
     whole = {**made, "sha256": _hash(made)}
-    if not lines:
-        return codec.text(whole) + "\n"
-    return json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    if lines:
+        text = json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False)
+    else:
+        text = codec.text(whole)
+    if len(text.encode()) >= MOST_BYTES:  # with the end of its last line
+        raise too_large("It")
+    return f"{text}\n"
 
 
 def read(data: bytes, *, format: str) -> File:

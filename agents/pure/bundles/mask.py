@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agents.pure.redact import redact
+from checkpoints.errors import BadOperation
 from checkpoints.pure import ops as operations
+from checkpoints.pure import schema
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op
 from checkpoints.pure.pointer import pointer, split
@@ -29,10 +31,13 @@ class Masks:
     def __init__(self, capture: Capture, paths: Sequence[str] = ()) -> None:
         """`capture` finds secrets (`agents.tools.secrets`); `paths` are JSON Pointers.
 
-        Raises BadOperation for what is no path.
+        Raises BadOperation for what is no path, and for the version of the state: without
+        it nobody could import what is left.
         """
         self._capture = capture
         self._paths = [split(path) for path in dict.fromkeys(paths) if path]
+        if (schema.KEY,) in self._paths:
+            raise BadOperation("mask", f"/{schema.KEY}", "a state's version stays")
         self._known: dict[str, str] = {}
         self.secrets: dict[str, None] = {}
         self.paths: dict[str, None] = {}

@@ -17,11 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from agents.errors import BadFile
-from agents.pure.bundles.file import kind, unfolded
-from agents.pure.bundles.shape import (
-    KINDS,
-    MOST_STEPS,
-    STATUSES,
+from agents.pure.bundles.checks import (
     Check,
     anything,
     fields,
@@ -31,6 +27,8 @@ from agents.pure.bundles.shape import (
     text,
     whole,
 )
+from agents.pure.bundles.file import kind, unfolded
+from agents.pure.bundles.shape import KINDS, MOST_STEPS, STATUSES
 from agents.pure.context import backwards, calls_of
 from agents.pure.engine import parse_arguments
 from checkpoints.errors import BadOperation, NotStorable
