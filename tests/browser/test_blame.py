@@ -134,7 +134,9 @@ def approve(page: Page) -> None:
         with suppress(PlaywrightTimeout):
             decided.wait_for(timeout=3_000)
             return
-    raise AssertionError(f"Not approved: {page.locator('#say').inner_text()}")
+    shown = page.locator("main").inner_text()
+    focused = page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+    raise AssertionError(f"Not approved. The focus is on {focused} of:\n{shown}")
 
 
 def test_the_brackets_lead_from_change_to_change(failed):
