@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from django.db import connection
+from django.db import Error, connection
 
 # Classes of our advisory locks in the database, so that equal names do not meet.
 DUTY = 0x484F4C44  # "HOLD"
@@ -31,7 +32,7 @@ def alone(space: int, name: str) -> Iterator[bool]:
             [granted] = cursor.fetchone()
         yield granted
     finally:
-        lock.close()  # and with it the transaction that holds the lock
+        _release(lock)
 
 
 @contextmanager
@@ -46,4 +47,15 @@ def in_turn(space: int, name: str) -> Iterator[None]:
             )
         yield
     finally:
-        lock.close()
+        _release(lock)
+
+
+def _release(lock: Any) -> None:
+    """End the transaction that holds the lock, and its connection.
+
+    Both: PostgreSQL sees a connection that is closed when it gets to it, and until then who
+    comes next would be told that somebody is at work.
+    """
+    with suppress(Error):
+        lock.rollback()
+    lock.close()

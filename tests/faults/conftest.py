@@ -16,7 +16,8 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.db.models import Max
 
-from agents.models import Run
+from agents.models import Approval, Run
+from checkpoints import clock
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch
 from tests.faults import judge
@@ -49,6 +50,20 @@ def nursery(transactional_db, server, settings, tmp_path) -> Iterator[Nursery]:
     running = Nursery(surroundings(settings, server), tmp_path / "journal")
     yield running
     running.stop()
+
+
+def _left() -> str:
+    """What is not over, and what PostgreSQL is at: of a storm that does not end."""
+    columns = ("status", "branch__holder", "branch__lease_until", "wake_at")
+    more = ("rings", "rung_at", "cancel_requested", "error_class")
+    runs = list(Run.objects.filter(status__in=Run.LIVE).values("pk", *columns, *more))
+    asked = list(Approval.objects.pending().values("run_id", "kind", "asked_at"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pid, state, wait_event, now() - xact_start, left(query, 80)"
+            " FROM pg_stat_activity WHERE datname = current_database()"
+        )
+        return f"now {clock.now()}, {runs=} {asked=} sessions={cursor.fetchall()}"
 
 
 class Storm:
@@ -123,7 +138,10 @@ class Storm:
         """What is wrong once everything had the time to come to an end."""
         self.stopped = [(0.0, pid) for _, pid in self.stopped]
         self._wake_stopped()
-        wait_until(self._quiet, 3 * PATIENCE)
+        try:
+            wait_until(self._quiet, 3 * PATIENCE)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {_left()}") from None
         return judge.findings(
             ledger=self.server.ledger(), log=self.nursery.log, memory=self.memory
         )

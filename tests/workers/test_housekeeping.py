@@ -81,6 +81,19 @@ def test_what_a_duty_does_commits_as_it_goes_along(clock):
     assert seen == [False]
 
 
+def test_a_lock_is_free_once_its_block_has_ended():
+    """Not when PostgreSQL has seen that its connection is gone: who came at once was told
+    that another process is at it."""
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s"
+    for _ in range(50):
+        with connection.cursor() as cursor:
+            with alone(DUTY, "at once") as granted:
+                cursor.execute(held, [DUTY])
+                assert (granted, cursor.fetchone()) == (True, (1,))
+            cursor.execute(held, [DUTY])
+            assert cursor.fetchone() == (0,)
+
+
 def test_one_that_fails_is_logged_and_the_next_has_its_turn(clock, caplog):
     done: list[str] = []
 
