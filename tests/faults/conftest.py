@@ -54,7 +54,13 @@ def nursery(transactional_db, server, settings, tmp_path) -> Iterator[Nursery]:
 
 def _left() -> str:
     """What is not over, and what PostgreSQL is at: of a storm that does not end."""
-    columns = ("status", "branch__holder", "branch__lease_until", "wake_at")
+    columns = (
+        "status",
+        "branch__holder",
+        "branch__lease_until",
+        "wake_at",
+        "paused_at",
+    )
     more = ("rings", "rung_at", "cancel_requested", "error_class")
     runs = list(Run.objects.filter(status__in=Run.LIVE).values("pk", *columns, *more))
     asked = list(Approval.objects.pending().values("run_id", "kind", "asked_at"))

@@ -19,9 +19,10 @@ from django.db.models import Q
 
 from agents import queue
 from agents.approvals import decide
+from agents.approvals.rejections import ERROR_CLASS
 from agents.errors import BranchBusy, LostRace, NotRetryable
 from agents.models import Approval, Decision, Run
-from agents.runs import start
+from agents.runs import control, start
 from agents.runs.edits import ForkEdits
 from checkpoints import clock
 from checkpoints.access import Reason, UserPrincipal, unscoped
@@ -136,12 +137,17 @@ class People:
             start.cancel(run, by=self._one())
 
     def go_on(self) -> None:
-        """Runs that stopped because nobody knows whether a call happened."""
+        """Runs that stopped because nobody knows whether a call happened; and those that
+        wait for somebody to look at them, as people said no three times in a row."""
         for run in Run.objects.filter(status="failed", retries=None):
             try:
                 start.retry(run, by=self._one())
             except (BranchBusy, NotRetryable):
                 pass  # somebody wrote there, and it goes on already
+        for run in Run.objects.filter(
+            status__in=Run.LIVE, paused_at__isnull=False, error_class=ERROR_CLASS
+        ):
+            control.resume(run, by=self._one())
 
     def _decide(self, approval: Approval, by: UserPrincipal) -> None:
         seen = approval.as_shown()
