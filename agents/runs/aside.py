@@ -18,7 +18,10 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
+from agents.runs.near import Near
+
 LOOK = 0.1  # seconds between two looks whether to give up
+MOMENT = 0.005  # seconds between two looks whether what was given up has ended
 
 T = TypeVar("T")
 
@@ -43,13 +46,16 @@ def aside(
     `enough()` says so.
     """
     job = _Job(act, copy_context())
-    _take_hand().jobs.put(job)
+    hand = _take_hand()
+    hand.near.come()
+    hand.jobs.put(job)
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         left = LOOK if deadline is None else deadline - time.monotonic()
         try:
             result, error = job.outcome.get(timeout=max(min(LOOK, left), 0.0))
         except Empty:
+            hand.near.go()
             if left <= 0:
                 raise TookTooLong from None
             if enough():
@@ -60,10 +66,16 @@ def aside(
         return result  # type: ignore[no-any-return]  # of the act
 
 
-def left_behind() -> int:
+def left_behind(*, patience: float = 0.0) -> int:
     """How many acts of this process are at work, but for those that are waited for:
-    asked between two of them, how many were given up and go on."""
-    return sum(hand.is_busy for hand in _hands)
+    asked between two of them, how many were given up and go on.
+
+    One that ends within `patience` seconds does not count.
+    """
+    until = time.monotonic() + patience
+    while (left := sum(hand.is_busy for hand in _hands)) and time.monotonic() < until:
+        time.sleep(MOMENT)
+    return left
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,10 @@ class _Hand:
         self.is_busy = True
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
         # A process that ends does not wait for it.
-        threading.Thread(target=self._work, name="aside", daemon=True).start()
+        thread = threading.Thread(target=self._work, name="aside", daemon=True)
+        thread.start()
+        assert thread.native_id is not None  # it has begun
+        self.near = Near(thread.native_id)
 
     def _work(self) -> None:
         while True:

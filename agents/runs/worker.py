@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 SWEEP = 1.0  # seconds between two turns of the reaper, and of housekeeping
 FROZEN = 4  # leases that a transaction may say nothing, until PostgreSQL ends it
+ENDS = 0.5  # seconds that a call may still be at work which nobody waits for any more
 RETRY = 1.0  # seconds until Redis or PostgreSQL is tried again
 
 Stopping = Callable[[], bool]
@@ -68,7 +69,7 @@ class Span:
 
     def is_over(self, turns: int) -> str:
         """Why it is, after so many turns; "" while it is not. Asked between two runs."""
-        if left_behind():
+        if left_behind(patience=ENDS):
             return "a call hangs"
         if self.turns and turns >= self.turns:
             return f"{turns} turns"
