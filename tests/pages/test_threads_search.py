@@ -40,9 +40,9 @@ def further(page):
 def opened_for_search():
     return [
         event.detail
-        for event in AuditEvent.objects.unscoped(Reason.TEST).filter(
-            action="open", purpose="search threads"
-        )
+        for event in AuditEvent.objects.unscoped(Reason.TEST)
+        .filter(action="open", purpose="search threads")
+        .order_by("position")
     ]
 
 
