@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from agents.approvals import care, decide, expire
+from agents.approvals import care, decide, expire, guards
 from agents.delivery import channels
 from agents.models import Approval, Delivery, Run, ToolCall
 from agents.policies import sticky, stored
@@ -141,7 +141,12 @@ def _checked(ask: Ask, ada: UserPrincipal) -> dict[str, Approval]:
         what = {"what": f"booth {name}", "price": "1200.00"}
         made[name] = ask(name, ("rent", what))
         COSTS[what["what"]] = now
+        assert guards.ask_check(made[name], ada)
         looks.check(made[name].pk)
+        made[name].refresh_from_db()
+        assert made[name].guard_asked_at is None  # it was looked at
+    found = [one.guard for one in made.values()]
+    assert len(set(found)) == len(found), found
     return made
 
 
