@@ -1,8 +1,7 @@
 """Which processor two threads share that take turns.
 
-A worker's threads never run at once: they share one interpreter. Where Linux wakes the
-one on another processor than the other has just left, each hand-over takes as long as a
-processor takes to wake up, and finds nothing in its cache: 0.3 ms of a step that takes 0.6
+The runner waits while its act is at work. On one processor the hand-overs of a step took
+0.3 ms less than where the scheduler chose freely, and chose badly
 (docs/decisions/0028-who-waits-and-who-works-share-a-processor.md). A hint only: nothing
 depends on it, and where the system has no such call nothing happens.
 """

@@ -20,10 +20,7 @@ def _nothing_is_left_of_other_tests():
 
 
 def until_nothing_is_left() -> None:
-    latest = time.monotonic() + PATIENCE
-    while left_behind():
-        assert time.monotonic() < latest
-        time.sleep(0.01)
+    assert not left_behind(patience=PATIENCE)
 
 
 def test_what_the_act_gives_or_raises_is_the_callers():
