@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 
 from agents.approvals.decide import approve
 from agents.models import Approval, Decision, Run
+from agents.runs import start
 from checkpoints.access import Reason
 from checkpoints.keys import hierarchy
 from checkpoints.models import AuditEvent
@@ -228,6 +229,33 @@ def test_a_rejection_stops_the_run_as_well_when_told_so(signed_in, alice, bookin
     decide(signed_in(alice), booking, "reject", reason="No more of this.", stop="1")
     assert fresh(booking).status == "rejected"
     assert fresh(booking).run.status == Run.Status.CANCELLED
+
+
+def test_a_cancelled_request_says_that_it_was_not_done(signed_in, alice, booking):
+    client = signed_in(alice)
+    start.cancel(booking.run, by=alice)
+    assert fresh(booking).status == "cancelled"
+    assert "It was not done, and need not be decided any more." in outcome(
+        client, booking
+    )
+
+
+def test_of_a_cancelled_request_in_doubt_nobody_says_that_it_was_not_done(
+    signed_in, alice, booking
+):
+    doubted = Approval.objects.unscoped(Reason.TEST).filter(pk=booking.pk)
+    doubted.update(kind=Approval.Kind.UNKNOWN)
+    client = signed_in(alice)
+    start.cancel(booking.run, by=alice)
+    said = outcome(client, booking)
+    assert "Whether it happened is not known, and need not be said any more." in said
+    assert "It was not done" not in said
+
+
+def outcome(client, approval: Approval) -> str:
+    """What its page says came of it."""
+    page = " ".join(client.get(f"/inbox/{approval.pk}/").content.decode().split())
+    return page.partition('id="apr-outcome"')[2].partition("</section>")[0]
 
 
 def test_an_empty_answer_is_refused_beside_its_field(signed_in, alice, question):
