@@ -184,6 +184,7 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit(f"{thread}{step}?path=/facts/fare", f"{thread}?tab=state&path=/nothing")
     one.visit(f"{thread}history?path=/facts/fare&when=equals&value=1200.00")
     one.visit(f"{thread}history?path=/nothing&when=appears", f"{thread}search?q=fare")
+    one.visit(f"{thread}branches?q=e", f"{thread}branches?q=nothing+of+that+name")
     one.visit(f"/threads/{asked['long'].thread_id}/?tab=messages")
     beside = f"/threads/compare/{things.branch}/{things.other_branch}/"
     states_of = f"/threads/diff/{things.checkpoint}/{things.other_checkpoint}/"
@@ -208,7 +209,7 @@ def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
     audrey = as_("audrey")
     audrey.visit("/inbox/", "/threads/", "/runs/", "/audit/", *pages, *tabs)
     audrey.visit(f"{beside}?at=1", states_of)
-    audrey.visit(f"{thread}history?path=/facts", f"{thread}search?q=fare")
+    audrey.visit(f"{thread}history?path=/facts", f"{thread}search?q=fare", f"{thread}branches")
     as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", *pages)
 
 

@@ -13,13 +13,13 @@ from agents.pages.thread.map import LANE_HEIGHT, LANES, TOP, Line, Mark, branch_
 @st.composite
 def trees(draw, most=40):
     """Branches in order of creation, each forked from a step of an earlier one."""
-    lines = [Line(uuid4(), "main", None, -1, draw(st.integers(0, 30)))]
-    for n in range(draw(st.integers(0, most))):
+    lines = [Line(uuid4(), None, -1, draw(st.integers(0, 30)))]
+    for _ in range(draw(st.integers(0, most))):
         parent = draw(st.sampled_from(lines))
         fork = draw(st.integers(max(parent.fork_step, 0), max(parent.head_step, 0)))
         tip = fork + draw(st.integers(0, 20))
         status = draw(st.sampled_from(["", "running", "waiting", "failed"]))
-        lines.append(Line(uuid4(), f"what-if-{n}", parent.id, fork, tip, status))
+        lines.append(Line(uuid4(), parent.id, fork, tip, status))
     return lines
 
 
@@ -30,6 +30,7 @@ def drawn(lines, shown, marks=(), starred=frozenset()):
         shown=shown.id,
         at=(shown.id, max(shown.head_step, 0)),
         address=lambda branch, step: (f"/{branch}/{step}", f"/f/{branch}/{step}"),
+        names=lambda branches: [str(branch) for branch in branches],
         starred=starred,
     )
 
@@ -64,6 +65,29 @@ def test_the_branch_that_is_shown_is_there_with_all_that_it_came_from(lines, dat
 
 
 @given(trees(), st.data())
+def test_each_lane_has_its_own_branch_s_name_and_no_other_name_is_asked_for(
+    lines, data
+):
+    tree = drawn(lines, data.draw(st.sampled_from(lines)))
+    assert all(lane.name == str(lane.line.id) for lane in tree.lanes)
+    asked = []
+
+    def names(branches):
+        asked.extend(branches)
+        return map(str, branches)
+
+    branch_map(
+        lines,
+        [],
+        shown=lines[0].id,
+        at=(lines[0].id, 0),
+        address=lambda branch, step: ("", ""),
+        names=names,
+    )
+    assert len(asked) == len(set(asked)) <= len(lines)
+
+
+@given(trees(), st.data())
 def test_everything_lies_within_the_frame(lines, data):
     shown = data.draw(st.sampled_from(lines))
     marks = [Mark(line.id, line.head_step, "red", "!", "failed") for line in lines[1:]]
@@ -79,8 +103,8 @@ def test_everything_lies_within_the_frame(lines, data):
 
 
 def test_a_branch_without_a_step_of_its_own_is_drawn_where_it_will_go_on():
-    main = Line(uuid4(), "main", None, -1, 4)
-    empty = Line(uuid4(), "what-if-1", main.id, 2, 2)
+    main = Line(uuid4(), None, -1, 4)
+    empty = Line(uuid4(), main.id, 2, 2)
     tree = drawn([main, empty], empty)
     assert tree.lanes[1].y == TOP + LANE_HEIGHT
     assert tree.lanes[1].path.endswith("H3")
@@ -88,7 +112,7 @@ def test_a_branch_without_a_step_of_its_own_is_drawn_where_it_will_go_on():
 
 
 def test_a_long_thread_has_lines_and_no_dots():
-    main = Line(uuid4(), "main", None, -1, 5000)
+    main = Line(uuid4(), None, -1, 5000)
     tree = drawn([main], main)
     assert tree.dots == []
     assert tree.ticks[-1][1] >= 4000
@@ -96,8 +120,8 @@ def test_a_long_thread_has_lines_and_no_dots():
 
 def crowd(count=60):
     """A main branch, and more forks of its first steps than the map draws; all at work."""
-    main = Line(uuid4(), "main", None, -1, 4)
-    forks = [Line(uuid4(), f"f{n}", main.id, 1, 3, "running") for n in range(count)]
+    main = Line(uuid4(), None, -1, 4)
+    forks = [Line(uuid4(), main.id, 1, 3, "running") for _ in range(count)]
     return [main, *forks]
 
 

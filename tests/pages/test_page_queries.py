@@ -88,6 +88,9 @@ class TestQueries:
     def test_the_history_of_a_path(self, ask, trip):
         ask(17, f"{trip.page()}history", path="/facts/fare")
 
+    def test_all_branches(self, ask, trip):
+        ask(15, f"{trip.page()}branches")
+
     def test_a_search_in_all_steps(self, ask, trip):
         ask(18, f"{trip.page()}search", q="fare")
 

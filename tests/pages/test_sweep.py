@@ -313,6 +313,7 @@ ROUTES = {
         may_get=operator,
         may_post=operator,
     ),
+    "agents:thread_branches": Route(of_thread),
     "agents:thread_search": Route(of_thread),
     "agents:blob": Route(of_blob, may_get=reader),
     "agents:blob_download": Route(of_blob, may_get=reader),

@@ -21,6 +21,7 @@ GETS = [
     "/f/threads/{thread}/scrub",
     "/f/threads/{thread}/live",
     "/f/threads/{thread}/live/{step}",
+    "/threads/{thread}/branches",
     "/threads/{thread}/history",
     "/threads/{thread}/search",
 ]

@@ -71,7 +71,7 @@ def fork(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
         return _page(request, source, form, status=422)
     if request.method != "POST":
         initial = source.was.initial() | {
-            "name": _free_name(subject.names.values()),
+            "name": _free_name(subject.names.all()),
             "request_key": uuid4(),
             "resume": request.GET.get("resume", ""),
             "again": request.GET.get("again", ""),

@@ -2,7 +2,8 @@
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
 scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch that
-is shown, then those that the reader starred, then those at work, then the newest.
+is shown, then those that the reader starred, then those at work, then the newest; names
+are asked for of those that are drawn.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ class Line:
     """A branch, as the map needs it."""
 
     id: UUID
-    name: str
     parent: UUID | None
     fork_step: int  # -1: the thread's first branch
     head_step: int  # equal to fork_step: forked, no step of its own yet
@@ -84,14 +84,19 @@ class Lane:
     """One branch as it is drawn."""
 
     line: Line
+    name: str
     colour: str
     y: int
     path: str
-    label: str
     label_x: str
     leads: bool  # the label stands before the line, not behind its tip
     page: str
     fragment: str
+
+    @property
+    def label(self) -> str:
+        long = len(self.name) > LABEL
+        return self.name[: LABEL - 1] + "…" if long else self.name
 
     @property
     def label_y(self) -> int:
@@ -125,16 +130,19 @@ def branch_map(
     shown: UUID,
     at: tuple[UUID, int],
     address: Address,
+    names: Callable[[list[UUID]], Iterable[str]],
     starred: Set[UUID] = frozenset(),
 ) -> BranchMap:
     """The map of these branches, in order of creation.
 
     `shown` is the branch whose steps are listed, `at` the branch and step of the
     checkpoint that is open; `address` gives page and fragment of a branch's step, or
-    of its tip. Those `starred` are drawn before others where there is no room for all.
+    of its tip; `names` is asked once, what those that are drawn are called. Those
+    `starred` are drawn before others where there is no room for all.
     """
-    colours = {line.id: f"c{n % COLOURS}" for n, line in enumerate(lines)}
+    colours = colours_of(lines)
     drawn = _chosen(lines, shown, starred)
+    named = names([line.id for line in drawn])
     rows = _packed(drawn)
     last = max([line.tip for line in drawn], default=0) or 1
     ys = {line.id: TOP + LANE_HEIGHT * rows[line.id] for line in drawn}
@@ -151,7 +159,8 @@ def branch_map(
         last_step=last,
         height=height,
         lanes=[
-            _lane(line, ys, colours[line.id], x(line.tip), address) for line in drawn
+            _lane(line, name, ys, colours[line.id], x(line.tip), address)
+            for line, name in zip(drawn, named, strict=True)
         ],
         dots=[
             Dot(
@@ -185,8 +194,18 @@ def branch_map(
     )
 
 
+def colours_of(lines: Sequence[Line]) -> dict[UUID, str]:
+    """A branch has its colour for good: by the order in which they were made."""
+    return {line.id: f"c{n % COLOURS}" for n, line in enumerate(lines)}
+
+
 def _lane(
-    line: Line, ys: Mapping[UUID, int], colour: str, tip: str, address: Address
+    line: Line,
+    name: str,
+    ys: Mapping[UUID, int],
+    colour: str,
+    tip: str,
+    address: Address,
 ) -> Lane:
     y, s = ys[line.id], line.start
     if (above := ys.get(line.parent) if line.parent else None) is not None:
@@ -196,13 +215,12 @@ def _lane(
     else:
         path = f"M{max(s - 1, 0)} {y}H{line.tip}"
     leads = line.fork_step < 0
-    name = line.name if len(line.name) <= LABEL else line.name[: LABEL - 1] + "…"
     return Lane(
         line,
+        name,
         colour,
         y,
         path,
-        name,
         "0" if leads else tip,
         leads,
         *address(line.id, None),

@@ -81,6 +81,15 @@ def page_context(
     lines = subject.lines
     sums = totals(subject.thread)
     remarks = beside(subject, at)
+    drawn = branch_map(
+        lines,
+        marks(subject),
+        shown=shown,
+        at=(at.branch_id, at.step) if at else (shown, 0),
+        address=tip.step,
+        names=subject.names.of,
+        starred=remarks.starred_branches,
+    )
     seen = number(request.GET.get("seen", ""))
     return {
         "subject": subject,
@@ -92,18 +101,11 @@ def page_context(
         "answering": said(subject.run, head_step=subject.branch.head_step)
         if subject.run
         else "",
-        "branches": branch_menu(lines, tip, remarks.starred_branches),
+        "branches": branch_menu(subject, drawn, tip, remarks.starred_branches),
         "tabs": [(name, here.on(name)) for name in TABS],
         "totals": sums,
         "filling": filling(subject, sums),
-        "map": branch_map(
-            lines,
-            marks(subject),
-            shown=shown,
-            at=(at.branch_id, at.step) if at else (shown, 0),
-            address=tip.step,
-            starred=remarks.starred_branches,
-        ),
+        "map": drawn,
         "list": step_list(
             subject.steps,
             place=tip,
@@ -115,7 +117,7 @@ def page_context(
             where=subject.where,
             waiting=waiting(subject, calls),
         ),
-        "siblings": siblings(lines, tip, at.step) if at else [],
+        "siblings": siblings(lines, tip, at.step, subject.names) if at else [],
         "panel": step_panel(subject, tip, at, calls) if at else None,
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed

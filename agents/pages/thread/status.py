@@ -8,11 +8,13 @@ from uuid import UUID
 
 from agents.models import Run
 from agents.pages import live
-from agents.pages.thread.map import COLOURS, Line
+from agents.pages.thread.map import BranchMap, Line, colours_of
+from agents.pages.thread.names import FEW, Names
 from agents.pages.thread.place import Place
 from agents.pages.thread.subject import Subject, failed_step
 from checkpoints.models import Branch
 
+MENU = FEW  # branches
 WORDS = {
     "": "no run",
     "ready": "queued",
@@ -33,7 +35,7 @@ class Status:
 
 @dataclass(frozen=True)
 class MenuItem:
-    line: Line
+    name: str
     colour: str
     said: str
     place: Place
@@ -75,34 +77,48 @@ def thread_status(subject: Subject) -> Status:
 
 
 def branch_menu(
-    lines: Sequence[Line], tip: Place, starred: Set[UUID] = frozenset()
+    subject: Subject, drawn: BranchMap, tip: Place, starred: Set[UUID] = frozenset()
 ) -> list[MenuItem]:
-    """In order of creation, those first that the reader starred; colours as on the map."""
+    """All branches, or, of more than MENU, those that the map draws and the newest.
+
+    In order of creation, those first that the reader starred; colours as on the map.
+    """
+    lines = subject.lines
+    wanted = {lane.line.id for lane in drawn.lanes}
+    for line in reversed(lines):
+        if len(wanted) >= MENU:
+            break
+        wanted.add(line.id)
+    listed = [line for line in lines if line.id in wanted]
+    colours = colours_of(lines)
     items = [
         MenuItem(
-            line=line,
-            colour=f"c{n % COLOURS}",
+            name=name,
+            colour=colours[line.id],
             said=f"{WORDS[line.status]}, {line.about}",
             place=tip.tip(line.id),
             current=line.id == tip.branch,
             starred=line.id in starred,
         )
-        for n, line in enumerate(lines)
+        for line, name in zip(
+            listed, subject.names.of(line.id for line in listed), strict=True
+        )
     ]
     return sorted(items, key=lambda item: not item.starred)
 
 
 def siblings(
-    lines: Sequence[Line], tip: Place, step: int
+    lines: Sequence[Line], tip: Place, step: int, names: Names
 ) -> list[tuple[str, str, str, str]]:
     """The branches above and below that have this step, too: key, name, addresses."""
     there = [line for line in lines if line.head_step >= step or line.id == tip.branch]
     at = next(n for n, line in enumerate(there) if line.id == tip.branch)
     around = (("ArrowUp", there[max(0, at - 1) : at]), ("ArrowDown", there[at + 1 :]))
+    found = [(key, line.id) for key, near in around for line in near[:1]]
+    called = names.of(branch for _, branch in found)
     return [
-        (key, line.name, *tip.step(line.id, step))
-        for key, found in around
-        for line in found[:1]
+        (key, name, *tip.step(branch, step))
+        for (key, branch), name in zip(found, called, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""A branch's steps without their content, for those who may not read or cannot open it."""
+"""A thread's branches and a branch's steps by what is stored of them in clear."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from agents.models import Run
+from agents.pages.thread.map import Line
 from checkpoints.models import Branch
 
 # What a step is called by those who may not read its label.
@@ -49,6 +51,21 @@ class Bare:
     @property
     def label(self) -> str:
         return self.name or WITHOUT_CONTENT.get(self.kind, self.kind)
+
+
+def lines_of(branches: Iterable[Branch], runs: Iterable[Run]) -> list[Line]:
+    """The branches as the map has them; `runs` oldest first."""
+    newest = {run.branch_id: run.status for run in runs}
+    return [
+        Line(
+            id=branch.pk,
+            parent=branch.parent_id,
+            fork_step=branch.fork_step,
+            head_step=branch.head_step,
+            status=newest.get(branch.pk, ""),
+        )
+        for branch in branches
+    ]
 
 
 def lasts(branches: Iterable[Branch], branch: Branch) -> dict[UUID, int]:

@@ -21,11 +21,12 @@ from django.shortcuts import get_object_or_404
 
 from agents.models import Approval, Run, ToolCall
 from agents.pages.chips import Chips
-from agents.pages.damage import DAMAGE, open_columns, open_each
+from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
+from agents.pages.thread.names import Names
 from agents.pages.thread.steps import WINDOW, Step, has_failed, start_of
-from agents.pages.thread.structure import lasts, of_line, structure
+from agents.pages.thread.structure import lasts, lines_of, of_line, structure
 from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
@@ -54,7 +55,7 @@ class Subject:
     thread: Thread
     title: str
     branches: list[Branch]
-    names: dict[UUID, str]
+    names: Names
     runs: list[Run]  # oldest first
     branch: Branch
     steps: Sequence[Step]
@@ -136,24 +137,14 @@ class Subject:
         """As `future`, for the branch's head."""
         return self.future(self.branch.head_step)
 
-    @property
+    @cached_property
     def lines(self) -> list[Line]:
-        return [
-            Line(
-                id=branch.pk,
-                name=self.names[branch.pk],
-                parent=branch.parent_id,
-                fork_step=branch.fork_step,
-                head_step=branch.head_step,
-                status=run.status if (run := newest_run(self.runs, branch.pk)) else "",
-            )
-            for branch in self.branches
-        ]
+        return lines_of(self.branches, self.runs)
 
     @property
     def parent_name(self) -> str:
         parent = self.branch.parent_id
-        return self.names.get(parent, "its source") if parent else ""
+        return "" if parent is None else self.names[parent]
 
     def at(self, checkpoint: UUID | None, step: int | None) -> Step | None:
         """The step that was asked for; without a wish, the tip. None: no steps yet."""
@@ -212,7 +203,7 @@ def load(
         thread=thread,
         title=f"Thread {short(thread.pk)}",
         branches=branches,
-        names={each.pk: _sealed_name(each) for each in branches},
+        names=Names(branches),
         runs=runs,
         branch=chosen,
         steps=(),
@@ -276,13 +267,9 @@ def _open(
     )
     subject.opened = opened
     subject.gone = gone(thread, opened)
-    branches = [(branch, "name") for branch in subject.branches]
-    title, *names = open_columns(opened, [(thread, "title"), *branches])
+    shown = subject.branch
+    title = subject.names.open_with(opened, thread, [shown.pk, shown.parent_id])
     subject.title = title or f"{subject.title}: its title cannot be opened"
-    subject.names = {
-        branch.pk: name or _sealed_name(branch)
-        for branch, name in zip(subject.branches, names, strict=True)
-    }
     if subject.gone is not None:
         subject.opened = None
         return
@@ -299,10 +286,6 @@ def _open(
             last=last if last < total else None,
         )
     subject.steps = subject.history.records
-
-
-def _sealed_name(branch: Branch) -> str:
-    return "main" if branch.parent_id is None else f"branch {short(branch.pk)}"
 
 
 def people(steps: Iterable[Step]) -> dict[int, str]:
