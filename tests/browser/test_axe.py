@@ -209,7 +209,9 @@ def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
     audrey = as_("audrey")
     audrey.visit("/inbox/", "/threads/", "/runs/", "/audit/", *pages, *tabs)
     audrey.visit(f"{beside}?at=1", states_of)
-    audrey.visit(f"{thread}history?path=/facts", f"{thread}search?q=fare", f"{thread}branches")
+    audrey.visit(
+        f"{thread}history?path=/facts", f"{thread}search?q=fare", f"{thread}branches"
+    )
     as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", *pages)
 
 

@@ -149,6 +149,25 @@ def test_filters_leave_what_they_say(client, log, query, there, gone):
     assert gone not in page
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("action=decide", "“decide” is no action that is recorded."),
+        ("actor=bob", "“bob” is no person&#x27;s number."),
+        ("object_id=12", "“12” is no object&#x27;s id, such as"),
+        ("since=yesterday", "“yesterday” is no day, such as 2026-11-30."),
+        ("via=%3Cb%3Email", "“&lt;b&gt;mail” is no channel."),
+    ],
+)
+def test_a_filter_that_is_none_filters_nothing_and_says_so(client, log, query, said):
+    page = text(client.get(f"/audit/?{query}&outcome=refused"))
+    assert said in page
+    assert "It was left out." in page
+    assert "Bob cancel" in page  # the other filter holds
+    assert "Bob approve" not in page
+    assert "It was left out." not in text(client.get("/audit/?outcome=refused"))
+
+
 def test_a_person_and_an_object_can_be_asked_for(client, log, bob):
     page = text(client.get(f"/audit/?actor={bob.user_id}"))
     assert "Bob approve" in page

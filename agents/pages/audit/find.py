@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Self
@@ -12,6 +13,7 @@ from django.utils.dateparse import parse_date
 
 from checkpoints.access import ScopedQuerySet, UserPrincipal
 from checkpoints.models import AuditEvent
+from checkpoints.pure.strict import shortened
 
 PAGE = 50  # rows
 LAST_POSITION = 2**63 - 1
@@ -142,31 +144,31 @@ class Filters:
     since: str = ""  # dates in UTC, both included
     until: str = ""
 
+    wrong: tuple[str, ...] = ()  # what the address asked for and there is not: in words
+
     @classmethod
     def of(cls, query: QueryDict) -> Self:
-        """What an address says; what makes no sense there filters nothing."""
-        return cls(
-            actor=actor if _is_actor(actor := query.get("actor", "")) else "",
-            action=_one_of(ACTIONS, query.get("action", "")),
-            object=_one_of(OBJECTS, query.get("object", "")),
-            object_id=_uuid(query.get("object_id", "")),
-            outcome=_one_of(OUTCOMES, query.get("outcome", "")),
-            via=_one_of(CHANNELS, query.get("via", "")),
-            since=_day(query.get("since", "")),
-            until=_day(query.get("until", "")),
+        """What an address says; what makes no sense there filters nothing, and says so."""
+        given = {name: query.get(name, "").strip() for name in _READ}
+        found = {name: read(given[name]) for name, (_, read) in _READ.items()}
+        wrong = tuple(
+            f"“{shortened(given[name])}” is no {words}."
+            for name, (words, _) in _READ.items()
+            if given[name] and not found[name]
         )
+        return cls(**found, wrong=wrong)
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        return {name: value for name in _READ if (value := getattr(self, name))}
 
     def address(self, **more: Any) -> str:
         """The page's address with these filters, and `more`."""
         query = QueryDict(mutable=True)
-        for name, value in {**self.__dict__, **more}.items():
+        for name, value in {**self.chosen, **more}.items():
             if value:
                 query[name] = str(value)
         return f"?{query.urlencode()}" if query else "?"
-
-    @property
-    def any(self) -> bool:
-        return any(self.__dict__.values())
 
     def events(self, principal: UserPrincipal) -> ScopedQuerySet[AuditEvent]:
         """Those of the principal's workspace that the filters leave."""
@@ -237,12 +239,13 @@ def page_of(principal: UserPrincipal, filters: Filters, query: QueryDict) -> Pag
     )
 
 
-def _one_of(known: object, value: str) -> str:
-    return value if value in known else ""  # type: ignore[operator]  # a tuple or dict
+def _one_of(known: Container[str]) -> Callable[[str], str]:
+    return lambda value: value if value in known else ""
 
 
-def _is_actor(text: str) -> bool:
-    return text == "none" or (text.isascii() and text.isdigit() and len(text) < 10)
+def _actor(text: str) -> str:
+    is_one = text == "none" or (text.isascii() and text.isdigit() and len(text) < 10)
+    return text if is_one else ""
 
 
 def _uuid(text: str) -> str:
@@ -268,3 +271,16 @@ def _position(text: str | None) -> int:
     if not text or not (text.isascii() and text.isdigit()) or len(text) > 18:
         return 0
     return int(text)
+
+
+# Of each filter: what it should be, in words, and what reads it; "" for what it is not.
+_READ: dict[str, tuple[str, Callable[[str], str]]] = {
+    "actor": ("person's number", _actor),
+    "action": ("action that is recorded", _one_of(ACTIONS)),
+    "object": ("kind of object that is recorded", _one_of(OBJECTS)),
+    "object_id": ("object's id, such as 01a20896-a229-707f-ad80-9346927727fe", _uuid),
+    "outcome": ("outcome", _one_of(OUTCOMES)),
+    "via": ("channel", _one_of(CHANNELS)),
+    "since": ("day, such as 2026-11-30", _day),
+    "until": ("day, such as 2026-11-30", _day),
+}
