@@ -231,11 +231,19 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_is_kept(
     assert editor.press("dry", **typed) == 422
     assert said in editor.words
     assert "What you typed is kept." in editor.words
+    assert leads_to_what_is_wrong(editor.page)
     for name, value in typed.items():
         if name not in ("outcome", "name"):
             assert editor.typed(name) == value
     assert editor.press("save", **typed) == 422
     assert versions() == 1
+
+
+def leads_to_what_is_wrong(page: str) -> bool:
+    """Whether the note at the top names at least one field, and leads to each."""
+    note = page.partition('id="errors"')[2].partition("</div> </div>")[0]
+    ids = re.findall(r'<a href="#([^"]+)">', note.partition("<form")[0])
+    return bool(ids) and all(f'id="{each}"' in page for each in ids)
 
 
 def test_what_is_wrong_with_another_rule_is_said_too(editor, saved):
@@ -272,6 +280,7 @@ def test_conditions_are_written_as_json(editor, saved, workspace):
     assert '"not"' in editor.typed("when_json")
     assert editor.press("dry", when_json="{oops") == 422
     assert "This is not JSON." in editor.words
+    assert leads_to_what_is_wrong(editor.page)
     assert editor.typed("when_json") == "{oops"
     editor.press("dry", when_json=nested)
     assert editor.press("save") == 303

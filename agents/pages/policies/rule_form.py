@@ -69,6 +69,15 @@ class RuleForm:
         return {name.replace(".", "_"): text for name, text in self.errors.items()}
 
     @property
+    def wrong_fields(self) -> list[tuple[str, str]]:
+        """Where what is wrong stands, as (id, label), in the order of the form."""
+        return [
+            ("r-json" if name == "when" and self.as_json else at, label)
+            for name, at, label in _PLACES
+            if name in self.errors
+        ]
+
+    @property
     def shown_rows(self) -> Sequence[Row]:
         """With an empty one at the end, so that a condition can be added without script."""
         full = len(self.rows) >= MOST_ROWS
@@ -317,3 +326,22 @@ def _text(kept: Any) -> str:
 
 def _pretty(value: Any) -> str:
     return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# Of each field that can be wrong: the element that says so, or has it, and its label.
+_PLACES = (
+    ("name", "r-name", "Name"),
+    ("tools", "r-tools", "Tools"),
+    ("risks", "r-risks-e", "Of risk"),
+    ("when", "r-when-e", "Conditions"),
+    ("outcome", "r-outcome", "Outcome"),
+    ("message", "r-message", "Message"),
+    ("risk", "r-risk", "Show as"),
+    ("terms.approvers", "r-approvers", "Approvers"),
+    ("terms.groups", "r-groups-e", "Of groups"),
+    ("terms.exclude", "r-exclude-e", "Not allowed"),
+    ("terms.deadline", "r-deadline", "Deadline"),
+    ("terms.then", "r-then-e", "After the deadline"),
+    ("terms.escalation", "r-escalation-e", "Escalation"),
+    ("terms.grace", "r-grace", "Undo for"),
+)
