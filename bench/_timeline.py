@@ -16,6 +16,7 @@ from bench._server import milliseconds, say
 from bench._text import messages
 from checkpoints.access import Reason, UserPrincipal
 from checkpoints.log.append import NewStep, commit, writer
+from checkpoints.log.remembered import segments
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, Checkpoint
 from checkpoints.pure import ops
@@ -78,6 +79,13 @@ def measure(client: Client, of: Timelines, *, times: int) -> Figures:
     if b"what-if" not in whole or f'id="step-{long.head_step}"'.encode() not in whole:
         raise SystemExit("The page of 10,000 steps is not what it is said to be.")
     page(short)  # keys are cached from now on
+
+    def first() -> None:
+        segments.forget()
+        page(long)
+
+    cold = milliseconds(first, times=times)
+    say(f"10,000 steps of which nothing was opened a moment ago: {cold:.1f} ms")
     return {
         "thread_1k_ms": milliseconds(lambda: page(short), times=times),
         "thread_10k_ms": milliseconds(lambda: page(long), times=times),

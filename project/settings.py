@@ -207,6 +207,8 @@ MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
 MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)
 # While one call takes longer, so often a step says so.
 PROGRESS_SECONDS = env.number("PROGRESS_SECONDS", default=60, least=1)
+# For so long a process keeps what it opened of a long thread for a page, for the next page.
+OPENED_SECONDS = env.number("OPENED_SECONDS", default=60, most=300)
 # What the demo's agent asks for. `./dev up` sets both when the scripted model plays.
 HOLDPOINT_MODEL = env.text("HOLDPOINT_MODEL", "gpt-4o-mini")
 HOLDPOINT_DEMO_LEDGER = env.optional("HOLDPOINT_DEMO_LEDGER")

@@ -11,6 +11,7 @@
 {% status run.status %}  {% risk approval.risk %}  {% effect call.effect %}
 {% kind checkpoint.kind %}                        the letter before a step
 {% request_lines group here picks %}              of the Inbox
+{% step_lines list.rows remarks watch %}          of a thread's list of steps
 {{ id|short }}  {{ name|initials }}               7f3a, MO
 {{ user|person }}                                 Mira Okafor
 """
@@ -26,7 +27,8 @@ from django.utils.safestring import SafeString
 
 from agents.pages import marks, signs, text, tree
 from agents.pages.chips import NO_CHIPS, Chips
-from agents.pages.inbox import row
+from agents.pages.inbox import row as inbox_row
+from agents.pages.thread import row as thread_row
 from agents.pure.visible import flat
 
 register = template.Library()
@@ -38,7 +40,8 @@ register.simple_tag(signs.status)
 register.simple_tag(signs.risk)
 register.simple_tag(signs.effect)
 register.simple_tag(signs.kind)
-register.simple_tag(row.lines, name="request_lines")
+register.simple_tag(inbox_row.lines, name="request_lines")
+register.simple_tag(thread_row.lines, name="step_lines")
 register.filter("initials", signs.initials)
 
 

@@ -16,9 +16,10 @@ from operator import itemgetter
 from uuid import UUID
 
 from checkpoints.gate import Pass
-from checkpoints.log import content, line, verified
+from checkpoints.log import content, line, remembered, verified
 from checkpoints.log.history import Around, History
 from checkpoints.log.record import StepRecord, StepRow, step_record
+from checkpoints.log.remembered import Remembered
 from checkpoints.models import Branch
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op, fold
@@ -94,10 +95,16 @@ def around(pass_: Pass, branch: Branch, *, first: int, last: int | None) -> Hist
     """As `read`, with the rows of steps `first` to `last` (the head, when None) alone.
 
     Of the others the operations are known, and that they follow one another; their rows
-    are read and verified, all together, once one of them is asked for.
+    are read and verified, all together, once one of them is asked for. Segments that this
+    process opened a moment ago are not opened again (remembered.py).
     """
     found = _contents(
-        pass_, branch, to_step=None, rows_from=max(0, first - 1), rows_to=last
+        pass_,
+        branch,
+        to_step=None,
+        rows_from=max(0, first - 1),
+        rows_to=last,
+        memory=remembered.segments,
     )
     head = len(found.texts) - 1
     near = range(max(0, first), min(head, head if last is None else last) + 1)
@@ -184,6 +191,7 @@ def _contents(
     rows_from: int | None,
     rows_to: int | None = None,
     asked: bool = False,
+    memory: Remembered | None = None,
 ) -> verified.Contents:
     pass_.require_thread(branch.thread_id)
     if not asked:
@@ -191,4 +199,6 @@ def _contents(
     found = line.fetch(branch, to_step=to_step, rows_from=rows_from, rows_to=rows_to)
     if not found.has_content:
         content.require(branch.thread_id)
-    return verified.contents(found, rows_from=rows_from, rows_to=rows_to)
+    return verified.contents(
+        found, rows_from=rows_from, rows_to=rows_to, remembered=memory
+    )

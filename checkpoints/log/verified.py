@@ -22,6 +22,7 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
 from checkpoints.log.record import StepRow
+from checkpoints.log.remembered import Found, Remembered
 from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.pure import chain, codec, envelope, segment
 from checkpoints.pure.envelope import NIL
@@ -64,21 +65,33 @@ class Contents:
 
 
 def contents(
-    line: Line, *, rows_from: int | None, rows_to: int | None = None
+    line: Line,
+    *,
+    rows_from: int | None,
+    rows_to: int | None = None,
+    remembered: Remembered | None = None,
 ) -> Contents:
     """What the line holds; `rows_from` and `rows_to` as it was fetched with.
 
-    Raises Shredded, DecryptionError when a record does not open, and BrokenChain when
+    `remembered`: where segments may be that were opened a moment ago, and are kept for the
+    next time. Those whose rows were fetched are opened anew. Raises Shredded, DecryptionError when a record does not open, and BrokenChain when
     a step does not follow from the one before it; the last two name the step.
     """
-    return _Walk(line, rows_from, rows_to).go()
+    return _Walk(line, rows_from, rows_to, remembered).go()
 
 
 class _Walk:
     """From step to step along the line. What the next one has to follow: `id`, `mac`."""
 
-    def __init__(self, line: Line, rows_from: int | None, rows_to: int | None) -> None:
+    def __init__(
+        self,
+        line: Line,
+        rows_from: int | None,
+        rows_to: int | None,
+        remembered: Remembered | None,
+    ) -> None:
         self.line = line
+        self.remembered = remembered
         self.rows_from = line.last + 1 if rows_from is None else rows_from
         self.rows_to = line.last if rows_to is None else rows_to
         self.keys = _keys(line)
@@ -140,15 +153,8 @@ class _Walk:
         return min(self.line.last, self.next_part.fork_step)
 
     def _segment(self, sealed: SealedSegment) -> None:
-        place = self.segment_place(sealed.id, sealed.first)
-        try:
-            plain = envelope.open_sealed(
-                sealed.record, key=self.keys[sealed.data_key], context=place
-            )
-        except DecryptionError as error:
-            where = f"Steps {sealed.first}-{sealed.last}"
-            raise self._does_not_open(where, error) from None
-        packed = segment.unpack(plain)
+        near = sealed.last >= self.rows_from and sealed.first <= self.rows_to
+        packed, texts = self._found(sealed, anew=near or self.remembered is None)
         if (
             (packed.branch, packed.first, packed.last)
             != (sealed.branch, sealed.first, sealed.last)
@@ -158,14 +164,40 @@ class _Walk:
         ):
             raise self._not_as_written(packed.first, packed.last)
         last = min(self.last, packed.last)
-        self.mac = self._verify_rows(packed, last)
+        self.mac = self._verify_rows(packed, last) if near else None
         if last == packed.last:
             if self.mac not in (None, packed.after):
                 raise self._not_as_written(packed.first, packed.last)
             self.mac = packed.after
-        self.texts += packed.texts(last)
+        self.texts += (
+            packed.texts(last) if texts is None else texts[: last + 1 - packed.first]
+        )
         self.packed.append((packed.without_texts(), last))
         self.id = packed.id_at(last)
+
+    def _found(
+        self, sealed: SealedSegment, *, anew: bool
+    ) -> tuple[Packed, list[Text] | None]:
+        """The segment; and its texts, where it need not be opened `anew`."""
+        key = self.keys[sealed.data_key]
+        if anew or self.remembered is None:
+            return segment.unpack(self._open(sealed, key)), None
+        thread = self.line.thread_id
+        found = self.remembered.get(sealed, key.secret, thread)
+        if found is None:
+            plain = self._open(sealed, key)
+            packed = segment.unpack(plain)
+            found = Found(packed.without_texts(), packed.texts(packed.last))
+            self.remembered.put(sealed, key.secret, thread, len(plain), found)
+        return found
+
+    def _open(self, sealed: SealedSegment, key: envelope.DataKey) -> bytes:
+        place = self.segment_place(sealed.id, sealed.first)
+        try:
+            return envelope.open_sealed(sealed.record, key=key, context=place)
+        except DecryptionError as error:
+            where = f"Steps {sealed.first}-{sealed.last}"
+            raise self._does_not_open(where, error) from None
 
     def _verify_rows(self, packed: Packed, last: int) -> bytes | None:
         """The links of packed steps whose rows were fetched; the MAC after `last`."""

@@ -38,6 +38,7 @@ CLEARED = (
     "MODEL_DEADLINE_SECONDS",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
+    "OPENED_SECONDS",
     "PREPARED_STATEMENTS",
     "PYTHONDONTWRITEBYTECODE",  # dozens of processes would compile it all again
     "PROGRESS_SECONDS",

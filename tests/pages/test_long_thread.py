@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
@@ -9,9 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.pages.thread import subject
+from checkpoints import gate
 from checkpoints.access import Reason
+from checkpoints.log import hydrate
 from checkpoints.log.pack import pack_branch
 from checkpoints.models import Checkpoint
+from checkpoints.pure.ops import Op
 from tests.pages.conftest import append, reply, result
 
 pytestmark = pytest.mark.django_db
@@ -85,6 +89,25 @@ def test_who_may_not_read_sees_the_structure(long, browser, auditor):
     page = browser(auditor).get(long.page(256)).content.decode()
     assert 'id="step-256"' in page
     assert "Look 12" not in page
+
+
+def test_no_page_changes_what_is_kept_for_the_next(long, browser, alice):
+    client = browser(alice)
+    pass_ = gate.admit(alice, purpose="test", threads=[long.thread])
+    branch = long.branch
+
+    def kept() -> list[tuple[int, list[Op]]]:
+        seen = hydrate.around(pass_, branch, first=STEPS - 2, last=None)
+        return list(seen.operations())
+
+    client.get(long.page())
+    before, one = copy.deepcopy(kept()), kept()[3][1]
+    assert kept()[3][1] is one
+    for step in (0, 2, 4, 130, 256, STEPS):
+        for tab in ("diff", "state", "messages", "context", "effects", "raw"):
+            for more in ({}, {"path": "/facts/fare"}, {"base": str(long.at(1))}):
+                client.get(long.page(step), {"tab": tab, **more})
+    assert kept() == before
 
 
 def test_only_rows_that_are_shown_are_read(long, browser, alice):

@@ -230,6 +230,7 @@ def _lane(
 def _chosen(lines: Sequence[Line], shown: UUID, starred: Set[UUID]) -> list[Line]:
     """Those that fit into LANES, with their ancestors: shown, starred, live, newest."""
     by_id = {line.id: line for line in lines}
+    order = {line.id: n for n, line in enumerate(lines)}
 
     def with_ancestors(line: Line) -> Iterator[Line]:
         while True:
@@ -250,7 +251,7 @@ def _chosen(lines: Sequence[Line], shown: UUID, starred: Set[UUID]) -> list[Line
         more = chosen | {each.id for each in with_ancestors(line)}
         if line.id in chosen or (chosen and len(more) > MOST):
             continue
-        fits = [each for each in lines if each.id in more]
+        fits = [by_id[each] for each in sorted(more, key=order.__getitem__)]
         if not chosen or max(_packed(fits).values()) < LANES:
             chosen = more
     return [line for line in lines if line.id in chosen]
