@@ -150,6 +150,7 @@ def fork(
                         meta=StepMeta(actor_id=by_id),
                         context=context,
                     ),
+                    after=source.schema_version,
                 )
             failpoint("fork: before commit")
     except IntegrityError:
@@ -161,12 +162,20 @@ def fork(
         if (first.forked_from_id, first.created_by_id) != (source.pk, by_id):
             raise NotPermitted(NOT_YOURS) from None
         return first
-    return _reread(branch) if ops else branch
+    return branch
 
 
-def _append(branch: Branch, step: NewStep) -> None:
-    """Commit the first step of a branch that nobody else can know yet."""
-    commit(writer(branch), step)
+def _append(branch: Branch, step: NewStep, *, after: int | None = None) -> None:
+    """Commit the first step of a branch that nobody else can know yet.
+
+    `after`: the version of the state that it follows, if any.
+    """
+    there = commit(writer(branch, schema_version=after), step)
+    branch.head_id, branch.head_step, branch.head_mac = (
+        there.head,
+        there.step,
+        there.mac,
+    )
 
 
 def _reread(branch: Branch) -> Branch:

@@ -128,7 +128,7 @@ def test_no_more_is_asked_than_of_a_short_one(
     client = browser(alice)
     client.get(long.page(256))
     # The tip's row, which is out of sight, and nobody's name: no step here has an actor.
-    with django_assert_num_queries(24):
+    with django_assert_num_queries(22):
         client.get(long.page(256))
 
 

@@ -1,7 +1,8 @@
 """How many questions a page asks the database: as many with more of everything.
 
 Each page asks who is there (4), whether they may read and records that it opens (2 and a
-savepoint), asks whether keys live, and shows the navigation's counts (2).
+savepoint), asks whether keys live, and shows the navigation's counts (2). What a thread's steps come to is
+asked once for the heads that there are.
 """
 
 from __future__ import annotations
@@ -76,14 +77,14 @@ class TestQueries:
                 remarks.judge(about, alice, good=False, reason=f"Reason {n}")
 
     def test_the_page(self, ask, trip):
-        ask(24, trip.page(2))
+        ask(22, trip.page(2))
 
     @pytest.mark.parametrize("tab", ["state", "messages", "context", "raw"])
     def test_another_tab(self, ask, trip, tab):
-        ask(24, trip.page(2), tab=tab)
+        ask(22, trip.page(2), tab=tab)
 
     def test_a_watched_path(self, ask, trip):
-        ask(24, trip.page(2), path="/facts/fare")
+        ask(22, trip.page(2), path="/facts/fare")
 
     def test_the_history_of_a_path(self, ask, trip):
         ask(17, f"{trip.page()}history", path="/facts/fare")
@@ -95,13 +96,13 @@ class TestQueries:
         ask(18, f"{trip.page()}search", q="fare")
 
     def test_the_parts_that_a_step_changes(self, ask, trip):
-        ask(22, trip.parts(2))
+        ask(20, trip.parts(2))
 
     def test_the_list(self, ask, trip):
         ask(25, "/threads/")
 
     def test_what_was_said_of_a_thread(self, ask, trip, said):
-        ask(25, trip.page(2))  # as without, and whether the keys of the words live
+        ask(23, trip.page(2))  # as without, and whether the keys of the words live
         ask(13, f"{trip.page()}remarks")
 
     def test_the_runs(self, ask, trip):
@@ -154,7 +155,7 @@ class TestQueries:
             with CaptureQueriesContext(connection) as asked:
                 answer = client.post(f"{trip.page()}fork/{trip.at(2)}/", form)
             assert answer.status_code == 303
-        assert len(asked) == 23
+        assert len(asked) == 21
 
     def test_the_fork_page_of_an_agent_that_changed(self, ask, trip):
         # Its versions, and whether the key of the older one lives.

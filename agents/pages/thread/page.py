@@ -20,18 +20,17 @@ from agents.pages.thread.map import branch_map
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.rights import actions, composer, waiting
+from agents.pages.thread.settled import Settled, settled
 from agents.pages.thread.status import branch_menu, siblings, thread_status, version
 from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import (
     Subject,
-    Totals,
     agent_gone,
     calls_of,
     load,
     marks,
     newest_run,
     queued,
-    totals,
     why_paused,
 )
 from agents.pages.thread.watch import Blamer
@@ -79,7 +78,7 @@ def page_context(
     every = here.tab == "effects" or bool(here.path)
     calls = calls_of(subject, every=every) if subject.steps else []
     lines = subject.lines
-    sums = totals(subject.thread)
+    sums = settled(subject.thread, subject.branches)
     remarks = beside(subject, at)
     drawn = branch_map(
         lines,
@@ -143,7 +142,7 @@ def page_context(
     }
 
 
-def filling(subject: Subject, sums: Totals) -> int | None:
+def filling(subject: Subject, sums: Settled) -> int | None:
     """The steps that the thread may have, where most of them are taken; else None."""
     run = subject.run or newest_run(subject.runs)
     agent = run.agent_version.agent.name if run else ""

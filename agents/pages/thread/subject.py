@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import Count, F, Q, Sum
+from django.db.models import F, Q
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -25,6 +24,7 @@ from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.names import Names
+from agents.pages.thread.settled import settled
 from agents.pages.thread.steps import WINDOW, Step, has_failed, start_of
 from agents.pages.thread.structure import lasts, lines_of, of_line, structure
 from agents.pure.said import text_of
@@ -37,16 +37,7 @@ from checkpoints.ids import short
 from checkpoints.log.hydrate import History, around, read
 from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
 
-MOST_MARKS = 500
 LONG = 2 * WINDOW  # steps; of a longer branch only the rows that are shown are read
-
-
-@dataclass(frozen=True)
-class Totals:
-    steps: int
-    cost: Decimal | None
-    tokens: int
-    latency_ms: int
 
 
 @dataclass
@@ -299,27 +290,9 @@ def people(steps: Iterable[Step]) -> dict[int, str]:
     }
 
 
-def totals(thread: Thread) -> Totals:
-    sums = thread.checkpoints.aggregate(
-        steps=Count("pk"),
-        cost=Sum("cost"),
-        tokens_in=Sum("tokens_in"),
-        tokens_out=Sum("tokens_out"),
-        latency=Sum("latency_ms"),
-    )
-    return Totals(
-        steps=sums["steps"],
-        cost=sums["cost"],
-        tokens=(sums["tokens_in"] or 0) + (sums["tokens_out"] or 0),
-        latency_ms=sums["latency"] or 0,
-    )
-
-
 def marks(subject: Subject) -> list[Mark]:
     """Failed steps of every branch, and the tips that wait or are at work."""
-    failed = subject.thread.checkpoints.filter(
-        Q(status=Checkpoint.Status.FAILED) | Q(kind=Checkpoint.Kind.ERROR)
-    ).values_list("branch_id", "step")[:MOST_MARKS]
+    failed = settled(subject.thread, subject.branches).failed
     found = [Mark(branch, step, "red", "!", "failed") for branch, step in failed]
     for line in subject.lines:
         if line.status == Run.Status.WAITING and line.head_step > line.fork_step:
