@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connection
 
 from checkpoints.access import Reason
+from checkpoints.compiled import Compiled
 from checkpoints.errors import Pruned, Shredded
 from checkpoints.ids import short
 from checkpoints.log import rows
@@ -39,11 +40,16 @@ def remove(thread: Thread) -> list[tuple[str, str]]:
 
 
 def is_here(thread_id: UUID) -> bool:
-    return (
+    return bool(_HERE.rows(None, pk=thread_id))
+
+
+_HERE = Compiled(
+    lambda _, pk: (
         Thread.objects.unscoped(Reason.ARCHIVE)
-        .filter(pk=thread_id, pruned_at=None)
-        .exists()
+        .filter(pk=pk, pruned_at=None)
+        .values_list("pk")
     )
+)
 
 
 def last_deletion(thread_id: UUID) -> Deletion | None:

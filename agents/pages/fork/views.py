@@ -27,6 +27,7 @@ from agents.runs.repeat import fork_runs
 from agents.runs.source import open_source
 from agents.tools import registry
 from checkpoints.blobs import Contents
+from checkpoints.compiled import Compiled
 from checkpoints.errors import (
     FutureSchema,
     MissingObject,
@@ -106,12 +107,7 @@ def _made(
     request: MemberRequest, form: ForkForm, thread: UUID, checkpoint: UUID
 ) -> list[Branch] | None:
     """The branches; None where the form says why there is none, or the page does."""
-    steps = Checkpoint.objects.for_user(request.principal)
-    step = (
-        steps.select_related("branch", "thread")
-        .filter(pk=checkpoint, thread=thread)
-        .first()
-    )
+    step = _STEP.first(request.principal, pk=checkpoint, thread=thread)
     if step is None or not request.principal.may_read or _is_ahead(request, step):
         return None
     try:
@@ -149,6 +145,15 @@ def _made(
     except StoreUnavailable:
         form.add_error(None, NO_STORE)
     return None
+
+
+_STEP = Compiled(
+    lambda by, pk, thread: (
+        Checkpoint.objects.for_user(by)
+        .select_related("branch", "thread")
+        .filter(pk=pk, thread=thread)
+    )
+)
 
 
 def _is_ahead(request: MemberRequest, step: Checkpoint) -> bool:

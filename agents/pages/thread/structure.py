@@ -9,10 +9,13 @@ from decimal import Decimal
 from uuid import UUID
 
 from django.db.models import Q
+from django.http import Http404
 
 from agents.models import Run
 from agents.pages.thread.map import Line
-from checkpoints.models import Branch
+from checkpoints.access import UserPrincipal
+from checkpoints.compiled import Compiled
+from checkpoints.models import Branch, Thread
 
 # What a step is called by those who may not read its label.
 WITHOUT_CONTENT = {
@@ -51,6 +54,52 @@ class Bare:
     @property
     def label(self) -> str:
         return self.name or WITHOUT_CONTENT.get(self.kind, self.kind)
+
+
+def tree_of(
+    principal: UserPrincipal, thread_id: UUID
+) -> tuple[Thread, list[Branch], list[Run]]:
+    """A thread with its branches and runs, oldest first. Raises Http404."""
+    thread = _THREAD.first(principal, pk=thread_id)
+    if thread is None:
+        raise Http404
+    branches = _BRANCHES.rows(principal, thread=thread_id)
+    runs = _RUNS.rows(principal, thread=thread_id)
+    for row in (*branches, *runs):
+        row.thread = thread
+    return thread, branches, runs
+
+
+def place_of(
+    principal: UserPrincipal, thread: Thread, checkpoint: UUID
+) -> tuple[UUID, int]:
+    """The branch that holds a checkpoint of the thread, and its step. Raises Http404."""
+    found = _PLACE.first(principal, thread=thread.pk, pk=checkpoint)
+    if found is None:
+        raise Http404
+    branch, step = found
+    return branch, step
+
+
+# Asked for every step that somebody looks at. What is reached from a thread is scoped by
+# whether the thread was found.
+_THREAD = Compiled(lambda by, pk: Thread.objects.for_user(by).filter(pk=pk))
+_BRANCHES = Compiled(
+    lambda _, thread: Thread(pk=thread).branches.order_by("created_at", "pk")
+)
+_RUNS = Compiled(
+    lambda _, thread: (
+        Thread(pk=thread)
+        .runs.select_related("agent_version__agent", "grant")
+        .defer("agent_version__spec", "error")
+        .order_by("created_at", "pk")
+    )
+)
+_PLACE = Compiled(
+    lambda _, thread, pk: (
+        Thread(pk=thread).checkpoints.filter(pk=pk).values_list("branch_id", "step")
+    )
+)
 
 
 def lines_of(branches: Iterable[Branch], runs: Iterable[Run]) -> list[Line]:

@@ -16,7 +16,6 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.db.models import F, Q
 from django.http import Http404
-from django.shortcuts import get_object_or_404
 
 from agents.models import Approval, Run, ToolCall
 from agents.pages.chips import Chips
@@ -26,7 +25,14 @@ from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.names import Names
 from agents.pages.thread.settled import settled
 from agents.pages.thread.steps import WINDOW, Step, has_failed, start_of
-from agents.pages.thread.structure import lasts, lines_of, of_line, structure
+from agents.pages.thread.structure import (
+    lasts,
+    lines_of,
+    of_line,
+    place_of,
+    structure,
+    tree_of,
+)
 from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
@@ -174,21 +180,17 @@ def load(
     or `step` is what a page is about: rows around it are read, of all steps where it is to
     be `whole`. Opening is recorded. Raises Http404 for what is not there or not theirs.
     """
-    thread = get_object_or_404(Thread.objects.for_user(principal), pk=thread_id)
-    branches = list(thread.branches.order_by("created_at", "pk"))
-    runs = list(
-        thread.runs.select_related("agent_version__agent", "grant")
-        .defer("agent_version__spec", "error")
-        .order_by("created_at", "pk")
-    )
+    thread, branches, runs = tree_of(principal, thread_id)
     found = None
     if branch is None and checkpoint is not None:
-        branch, found = _of(thread, checkpoint)
+        branch, found = place_of(principal, thread, checkpoint)
     chosen = _chosen(branches, runs, branch)
     if chosen.head_step < LONG:
         whole = True
     elif checkpoint is not None and not whole:
-        step = _of(thread, checkpoint)[1] if found is None else found
+        step = found
+        if step is None:
+            step = place_of(principal, thread, checkpoint)[1]
     subject = Subject(
         principal=principal,
         thread=thread,
@@ -213,15 +215,6 @@ def load(
         subject.steps = structure(branches, chosen)
     subject.people = people(subject.steps[step] for step in subject.near)
     return subject
-
-
-def _of(thread: Thread, checkpoint: UUID) -> tuple[UUID, int]:
-    """The branch that holds a checkpoint, and its step. Raises Http404."""
-    rows = thread.checkpoints.filter(pk=checkpoint).values_list("branch_id", "step")
-    if (found := rows.first()) is None:
-        raise Http404
-    branch, step = found
-    return branch, step
 
 
 def _chosen(
