@@ -27,7 +27,7 @@ class Names:
     def of(self, branches: Iterable[UUID]) -> Iterator[str]:
         """Those of these, in order, with one query for all that are not open yet."""
         wanted = list(branches)
-        self._open(wanted)
+        self.look(wanted)
         return (self._known[branch] for branch in wanted)
 
     def all(self) -> Iterator[str]:
@@ -50,7 +50,8 @@ class Names:
         self._know(first, names)
         return title  # type: ignore[no-any-return]  # it was sealed as a text
 
-    def _open(self, wanted: Iterable[UUID]) -> None:
+    def look(self, wanted: Iterable[UUID]) -> None:
+        """Open those of these that are not open yet, so that nobody asks for each."""
         rows = [self._branches[pk] for pk in wanted if pk not in self._known]
         if not rows:
             return

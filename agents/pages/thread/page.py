@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,7 +22,13 @@ from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.rights import actions, composer, waiting
 from agents.pages.thread.settled import Settled, settled
-from agents.pages.thread.status import branch_menu, siblings, thread_status, version
+from agents.pages.thread.status import (
+    branch_menu,
+    listed,
+    siblings,
+    thread_status,
+    version,
+)
 from agents.pages.thread.steps import Step, step_list
 from agents.pages.thread.subject import (
     Subject,
@@ -80,13 +87,21 @@ def page_context(
     lines = subject.lines
     sums = settled(subject.thread, subject.branches)
     remarks = beside(subject, at)
+    beside_it = siblings(lines, shown, at.step) if at else []
+
+    def names(drawn: list[UUID]) -> Iterator[str]:
+        """All names of the page are opened together."""
+        also = [*(line.id for line in listed(lines, drawn)), *dict(beside_it).values()]
+        subject.names.look([*drawn, *also])
+        return subject.names.of(drawn)
+
     drawn = branch_map(
         lines,
         marks(subject),
         shown=shown,
         at=(at.branch_id, at.step) if at else (shown, 0),
         address=tip.step,
-        names=subject.names.of,
+        names=names,
         starred=remarks.starred_branches,
     )
     seen = number(request.GET.get("seen", ""))
@@ -116,7 +131,10 @@ def page_context(
             where=subject.where,
             waiting=waiting(subject, calls),
         ),
-        "siblings": siblings(lines, tip, at.step, subject.names) if at else [],
+        "siblings": [
+            (key, subject.names[branch], *tip.step(branch, at.step if at else None))
+            for key, branch in beside_it
+        ],
         "panel": step_panel(subject, tip, at, calls) if at else None,
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed

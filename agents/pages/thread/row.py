@@ -4,6 +4,8 @@ of them (docs/decisions/0022)."""
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
+from uuid import UUID
 
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -13,6 +15,7 @@ from agents.pages.marks import icon
 from agents.pages.remarks.shown import Beside
 from agents.pages.signs import kind
 from agents.pages.text import ago, cost, duration, visible
+from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Row, Wait
 from agents.pages.thread.watch import Watch
 
@@ -22,21 +25,49 @@ def lines(
 ) -> SafeString:
     """`<li>` elements: a link for each step, and the waits between them."""
     watched = watch.steps if watch else frozenset()
+    addresses = _Addresses()
     drawn = (
-        (_line(row, remarks, watched) if isinstance(row, Row) else _wait(row),)
+        (
+            _line(row, addresses, remarks, watched)
+            if isinstance(row, Row)
+            else _wait(row),
+        )
         for row in rows
     )
     return format_html_join("", "{}", drawn)
 
 
-def _line(row: Row, remarks: Beside, watched: Set[int]) -> SafeString:
-    place = row.place
+class _Addresses:
+    """Of the places of one list, which differ in their checkpoint and whose it is."""
+
+    def __init__(self) -> None:
+        self._known: dict[UUID | None, tuple[str, str]] = {}
+
+    def of(self, place: Place) -> tuple[str, str]:
+        """The page, and the fragment."""
+        if place.branch not in self._known:
+            any_ = replace(place, checkpoint=_ANY)
+            self._known[place.branch] = any_.page, any_.fragment
+        page, fragment = self._known[place.branch]
+        at = str(place.checkpoint)
+        # Once: the query may say anything.
+        return page.replace(_ANY_TEXT, at, 1), fragment.replace(_ANY_TEXT, at, 1)
+
+
+_ANY = UUID(int=3)
+_ANY_TEXT = str(_ANY)
+
+
+def _line(
+    row: Row, addresses: _Addresses, remarks: Beside, watched: Set[int]
+) -> SafeString:
+    page, fragment = addresses.of(row.place)
     return format_html(
         '<li><a class="step" id="{}" href="{}" hx-get="{}"{}><span class="ix">{}</span>{}'
         '<span class="l" hx-ignore>{}</span><span class="m">{}{}{}{}{}</span></a></li>\n',
         row.element_id,
-        place.page,
-        place.fragment,
+        page,
+        fragment,
         _CURRENT if row.current else "",
         row.step,
         kind(row.kind, row.failed),

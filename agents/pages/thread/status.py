@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from uuid import UUID
 
 from agents.models import Run
 from agents.pages import live
 from agents.pages.thread.map import BranchMap, Line, colours_of
-from agents.pages.thread.names import FEW, Names
+from agents.pages.thread.names import FEW
 from agents.pages.thread.place import Place
 from agents.pages.thread.subject import Subject, failed_step
 from checkpoints.models import Branch
@@ -76,20 +76,23 @@ def thread_status(subject: Subject) -> Status:
     return Status("jade", "check", "done")
 
 
-def branch_menu(
-    subject: Subject, drawn: BranchMap, tip: Place, starred: Set[UUID] = frozenset()
-) -> list[MenuItem]:
-    """All branches, or, of more than MENU, those that the map draws and the newest.
-
-    In order of creation, those first that the reader starred; colours as on the map.
-    """
-    lines = subject.lines
-    wanted = {lane.line.id for lane in drawn.lanes}
+def listed(lines: Sequence[Line], drawn: Iterable[UUID]) -> list[Line]:
+    """All branches, or, of more than MENU, those that the map draws and the newest; in
+    order of creation."""
+    wanted = set(drawn)
     for line in reversed(lines):
         if len(wanted) >= MENU:
             break
         wanted.add(line.id)
-    listed = [line for line in lines if line.id in wanted]
+    return [line for line in lines if line.id in wanted]
+
+
+def branch_menu(
+    subject: Subject, drawn: BranchMap, tip: Place, starred: Set[UUID] = frozenset()
+) -> list[MenuItem]:
+    """Those `listed`, first those that the reader starred; colours as on the map."""
+    lines = subject.lines
+    shown = listed(lines, (lane.line.id for lane in drawn.lanes))
     colours = colours_of(lines)
     items = [
         MenuItem(
@@ -101,25 +104,20 @@ def branch_menu(
             starred=line.id in starred,
         )
         for line, name in zip(
-            listed, subject.names.of(line.id for line in listed), strict=True
+            shown, subject.names.of(line.id for line in shown), strict=True
         )
     ]
     return sorted(items, key=lambda item: not item.starred)
 
 
 def siblings(
-    lines: Sequence[Line], tip: Place, step: int, names: Names
-) -> list[tuple[str, str, str, str]]:
-    """The branches above and below that have this step, too: key, name, addresses."""
-    there = [line for line in lines if line.head_step >= step or line.id == tip.branch]
-    at = next(n for n, line in enumerate(there) if line.id == tip.branch)
+    lines: Sequence[Line], shown: UUID | None, step: int
+) -> list[tuple[str, UUID]]:
+    """The branches above and below that have this step, too: by the key that leads there."""
+    there = [line for line in lines if line.head_step >= step or line.id == shown]
+    at = next(n for n, line in enumerate(there) if line.id == shown)
     around = (("ArrowUp", there[max(0, at - 1) : at]), ("ArrowDown", there[at + 1 :]))
-    found = [(key, line.id) for key, near in around for line in near[:1]]
-    called = names.of(branch for _, branch in found)
-    return [
-        (key, name, *tip.step(branch, step))
-        for (key, branch), name in zip(found, called, strict=True)
-    ]
+    return [(key, found[0].id) for key, found in around if found]
 
 
 def version(branches: Sequence[Branch], runs: Sequence[Run]) -> str:

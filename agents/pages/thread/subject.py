@@ -37,11 +37,12 @@ from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
+from checkpoints.compiled import Compiled
 from checkpoints.errors import CheckpointsError, FutureSchema
 from checkpoints.gate import Pass
 from checkpoints.ids import short
 from checkpoints.log.hydrate import History, around, read
-from checkpoints.models import Branch, Checkpoint, Thread, ThreadInput
+from checkpoints.models import Branch, Checkpoint, Thread
 
 LONG = 2 * WINDOW  # steps; of a longer branch only the rows that are shown are read
 
@@ -345,13 +346,19 @@ def queued(subject: Subject) -> list[str]:
     """
     if subject.opened is None:
         return []
-    shown = subject.branch.head_step
-    since = Q(checkpoint=None) | Q(checkpoint__step__gt=shown)
-    waiting: list[ThreadInput] = list(
-        subject.branch.inputs.filter(since).order_by("position")
-    )
+    shown = subject.branch
+    waiting = _QUEUED.rows(subject.principal, branch=shown.pk, step=shown.head_step)
     kept = open_each(subject.opened, waiting, "content")
     return [text_of(message) for message in kept if message]
+
+
+_QUEUED = Compiled(
+    lambda _, branch, step: (
+        Branch(pk=branch)
+        .inputs.filter(Q(checkpoint=None) | Q(checkpoint__step__gt=step))
+        .order_by("position")
+    )
+)
 
 
 def failed_step(steps: Sequence[Step]) -> Step | None:
