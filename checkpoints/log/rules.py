@@ -26,6 +26,7 @@ from django.db.models.functions import Greatest, Length
 
 from checkpoints.access import Reason
 from checkpoints.clock import ClockTimestamp
+from checkpoints.compiled import Compiled
 from checkpoints.log.expire import BUSY, HELD, PINNED, Work
 from checkpoints.models import (
     AuditEvent,
@@ -111,12 +112,17 @@ def rule_of(workspace_id: UUID, agent: str) -> Rule:
 
 def most_steps(workspace_id: UUID, agent: str) -> int | None:
     """How many steps a thread of this agent may have; None: no limit."""
-    caps = dict(
+    caps = dict(_CAPS.rows(None, workspace=workspace_id, agent=agent))
+    return caps.get(agent, caps.get(""))
+
+
+_CAPS = Compiled(
+    lambda _, workspace, agent: (
         RetentionPolicy.objects.unscoped(Reason.ARCHIVE)
-        .filter(workspace_id=workspace_id, agent__in=["", agent])
+        .filter(workspace_id=workspace, agent__in=["", agent])
         .values_list("agent", "max_steps")
     )
-    return caps.get(agent, caps.get(""))
+)
 
 
 # The same, for a statement that knows a workspace `here` and an `agent`.

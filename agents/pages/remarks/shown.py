@@ -12,6 +12,7 @@ from agents.pages.damage import open_columns
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
 from checkpoints.access import Role, UserPrincipal
+from checkpoints.compiled import Compiled
 from checkpoints.gate import Pass
 from checkpoints.models import Branch, Remark, Thread
 from checkpoints.models.remarks import RemarkQuerySet
@@ -64,7 +65,7 @@ def beside(subject: Subject, at: Step | None) -> Beside:
     if subject.opened is None:
         return Beside(sealed=True)
     by = subject.principal
-    rows = list(_current(subject.thread.remarks.all(), by))
+    rows = _OF_THREAD.rows(by, thread=subject.thread.pk)
     branch = subject.branch
     of = {
         "step": [row for row in rows if at and row.checkpoint_id == at.id],
@@ -159,6 +160,9 @@ def _current(rows: RemarkQuerySet, by: UserPrincipal) -> RemarkQuerySet:
         .select_related("by", "removed_by")
         .order_by("created_at", "pk")
     )
+
+
+_OF_THREAD = Compiled(lambda by, thread: _current(Thread(pk=thread).remarks.all(), by))
 
 
 def _topic(
