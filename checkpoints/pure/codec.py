@@ -75,7 +75,7 @@ def same(one: object, other: object) -> bool:
 
     Both must be storable.
     """
-    return one == other and _no_twins(one, other)
+    return one is other or (one == other and _no_twins(one, other))
 
 
 def text(value: object) -> str:

@@ -204,7 +204,10 @@ def _common_ends(old: list[Any], new: list[Any]) -> tuple[int, int]:
     """How many items are the same at the start, and at the end of what remains."""
     shorter = min(len(old), len(new))
     start = end = 0
-    while start < shorter and same(old[start], new[start]):
+    # Of two states of one branch, most items are the same object.
+    while start < shorter and (
+        old[start] is new[start] or same(old[start], new[start])
+    ):
         start += 1
     while end < shorter - start and same(old[-1 - end], new[-1 - end]):
         end += 1
