@@ -16,6 +16,7 @@
 //   data-copy="text"        copies the text, or the page's address when empty
 //   data-copy-of="#id"      copies the text of that element
 //   data-dismiss            removes the toast or note it stands in
+//   data-seconds="5"        a toast that goes sooner than others, when what it offers is over
 //   data-dismisses          the same, once what it sends is on its way
 //   data-default            the button that Ctrl+Enter presses (else the form's first)
 //   data-fill="#id"         a radio whose value is put into that field, unless someone wrote there
@@ -374,7 +375,7 @@ function fade(box) {
     if (box.matches(":hover, :focus-within")) setTimeout(leave, 1000);
     else box.remove();
   };
-  setTimeout(leave, TOAST_SECONDS * 1000);
+  setTimeout(leave, Math.min(TOAST_SECONDS, box.dataset.seconds ?? TOAST_SECONDS) * 1000);
 }
 
 // ---- Forms

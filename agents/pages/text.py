@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.utils import timezone
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.pure.visible import is_plain, parts
 
+SOON = 10  # seconds
 UNKNOWN = "\N{EN DASH}"
 # seconds, letter, seconds of the smaller part, its letter
 _SPANS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s"))
@@ -117,6 +119,12 @@ def duration(length: timedelta | float | None) -> str:
 def absolute(when: datetime) -> str:
     """`21 Nov 2026, 14:14 UTC`; the script turns it into the viewer's own time."""
     return f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
+
+
+def soon(when: datetime) -> SafeString | str:
+    """As `ago`, of what is to come: that says "now" for the last ten seconds."""
+    left = (when - timezone.now()).total_seconds()
+    return "in a few seconds" if left < SOON else ago(when)
 
 
 def ago(when: datetime | None) -> SafeString:

@@ -6,7 +6,7 @@
 {{ text|visible_text }}                           the same for an attribute
 {% state_tree value changed=pointers %}           JSON as nested <details>
 {{ value|json_pretty }}                           JSON for a <pre>
-{{ when|ago }}  {{ ms|duration }}  {{ cost|cost }}  {{ tokens|count }}
+{{ when|ago }}  {{ when|soon }}  {{ ms|duration }}  {{ cost|cost }}  {{ tokens|count }}
 {{ amount|money:"EUR" }}                          exact
 {% status run.status %}  {% risk approval.risk %}  {% effect call.effect %}
 {% kind checkpoint.kind %}                        the letter before a step
@@ -76,3 +76,4 @@ register.filter("count", text.count)
 register.filter("exact", text.exact)
 register.filter("duration", text.duration)
 register.filter("ago", text.ago)
+register.filter("soon", text.soon)

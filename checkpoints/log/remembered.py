@@ -6,7 +6,7 @@ are those of a moment ago, so is what was found. That is all that is left out. E
 pass is asked for and recorded, the statement reads the records and whether their keys
 live, and what was found has to go on from the step before it.
 
-Plain text lies in this process's memory for it: for OPENED_SECONDS, less long than the
+Plain text lies in this process's memory for it: for OPENED_SECONDS, not longer than the
 keys that open it (keys/cache.py), and then it goes though nobody asks. With 0, none does.
 """
 
@@ -16,7 +16,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -24,29 +25,46 @@ from django.conf import settings
 from checkpoints.log.line import SealedSegment
 from checkpoints.pure.segment import Packed
 
-MOST = (
-    16 * 1024 * 1024
-)  # bytes of segments' plain text; as objects, about three times that
+MOST = 64 * 1024 * 1024  # bytes, as `weight` counts them
+OBJECT = 64  # bytes of a number, a text or a list, beside what it says
 
 
-class Found(NamedTuple):
+@dataclass(frozen=True)
+class Found:
     """An opened segment: which steps it has, and what they say. Not to be changed."""
 
     packed: Packed  # without its texts
-    texts: list[dict[str, Any]]
+    texts: list[dict[str, Any]] = field(repr=False)
 
 
-class _Kept(NamedTuple):
-    until: float
-    sealed: SealedSegment
-    secret: bytes  # the key's
+@dataclass(frozen=True)
+class Place:
+    """What a record is bound to, beside its own id and its first step."""
+
+    workspace: UUID
     thread: UUID
+
+
+@dataclass(frozen=True)
+class _Kept:
+    until: float
     size: int  # bytes
-    found: Found
+    place: Place
+    sealed: SealedSegment = field(repr=False)
+    secret: bytes = field(repr=False)  # the key's
+    found: Found = field(repr=False)
+
+
+def weight(sealed: SealedSegment, plain: bytes) -> int:
+    """About how many bytes it takes to keep both, and what the text says as objects: a
+    short text may say hundreds of thousands of empty lists."""
+    objects = sum(map(plain.count, (b",", b"[", b"{")))
+    return len(sealed.record) + len(plain) + OBJECT * objects
 
 
 class Remembered:
-    """The oldest goes first where there are too many, and each when its time is over."""
+    """Each goes when its time is over. Where there is no room, what is there stays: a
+    thread is opened from its start on, so the oldest is what is asked for next."""
 
     def __init__(
         self,
@@ -58,7 +76,7 @@ class Remembered:
         self._most = most
         self._seconds = seconds
         self._clock = clock
-        self.forget()
+        self.begin()
 
     def __repr__(self) -> str:
         return f"Remembered({len(self)} segments)"
@@ -66,15 +84,20 @@ class Remembered:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def forget(self) -> None:
-        """Everything, as in a child, which has none of its parent's threads either."""
+    def begin(self) -> None:
+        """With nothing, as in a child, which has none of its parent's threads either."""
         self._lock = threading.Lock()
         self._kept: dict[UUID, _Kept] = {}  # in the order in which they came
         self._size = 0
-        self._sweeping = False
+        self._is_swept = False
 
-    def get(self, sealed: SealedSegment, secret: bytes, thread: UUID) -> Found | None:
-        """What these very bytes opened to, with this key, in this thread."""
+    def forget(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+    def get(self, sealed: SealedSegment, secret: bytes, place: Place) -> Found | None:
+        """What these very bytes opened to, with this key, at this place."""
         with self._lock:
             kept = self._kept.get(sealed.id)
         if (
@@ -82,7 +105,7 @@ class Remembered:
             or kept.until <= self._clock()
             or kept.sealed != sealed
             or kept.secret != secret
-            or kept.thread != thread
+            or kept.place != place
         ):
             return None
         return kept.found
@@ -91,43 +114,50 @@ class Remembered:
         self,
         sealed: SealedSegment,
         secret: bytes,
-        thread: UUID,
+        place: Place,
         size: int,
         found: Found,
     ) -> None:
-        """`size`: of the plain text, in bytes."""
+        """`size`: its `weight`. Where there is no room for it, it is not kept."""
         if not self._seconds:
             return
         until = self._clock() + self._seconds
         with self._lock:
             self._drop(sealed.id)
-            self._kept[sealed.id] = _Kept(until, sealed, secret, thread, size, found)
+            if self._size + size > self._most:
+                return
+            self._kept[sealed.id] = _Kept(until, size, place, sealed, secret, found)
             self._size += size
-            while self._size > self._most:
-                self._drop(next(iter(self._kept)))
-            if not self._sweeping:
-                self._sweep_later()
+            if not self._is_swept:
+                self._sweep_after(self._seconds)
 
     def _drop(self, segment: UUID) -> None:
         if (kept := self._kept.pop(segment, None)) is not None:
             self._size -= kept.size
 
-    def _sweep_later(self) -> None:
-        self._sweeping = True
-        timer = threading.Timer(self._seconds, self.sweep)
+    def _sweep_after(self, seconds: float) -> None:
+        timer = threading.Timer(max(seconds, 0.0), self._sweep)
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:  # the system has no thread to give: then nothing is kept
+            self._kept.clear()
+            self._size = 0
+        else:
+            self._is_swept = True
 
-    def sweep(self) -> None:
-        """Forget what is too old; once more, later, where something is left."""
+    def _sweep(self) -> None:
+        """Forget what is too old; once more when the oldest that is left will be."""
         now = self._clock()
         with self._lock:
-            for segment in [pk for pk, kept in self._kept.items() if kept.until <= now]:
+            for segment, kept in list(self._kept.items()):
+                if kept.until > now:
+                    break
                 self._drop(segment)
-            self._sweeping = False
+            self._is_swept = False
             if self._kept:
-                self._sweep_later()
+                self._sweep_after(next(iter(self._kept.values())).until - now)
 
 
 segments = Remembered(seconds=settings.OPENED_SECONDS)
-os.register_at_fork(after_in_child=segments.forget)
+os.register_at_fork(after_in_child=segments.begin)

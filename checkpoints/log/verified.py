@@ -22,7 +22,7 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
 from checkpoints.log.record import StepRow
-from checkpoints.log.remembered import Found, Remembered
+from checkpoints.log.remembered import Found, Place, Remembered, weight
 from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.pure import chain, codec, envelope, segment
 from checkpoints.pure.envelope import NIL
@@ -74,7 +74,9 @@ def contents(
     """What the line holds; `rows_from` and `rows_to` as it was fetched with.
 
     `remembered`: where segments may be that were opened a moment ago, and are kept for the
-    next time. Those whose rows were fetched are opened anew. Raises Shredded, DecryptionError when a record does not open, and BrokenChain when
+    next time. Those whose rows were fetched are opened anew.
+
+    Raises Shredded, DecryptionError when a record does not open, and BrokenChain when
     a step does not follow from the one before it; the last two name the step.
     """
     return _Walk(line, rows_from, rows_to, remembered).go()
@@ -153,7 +155,8 @@ class _Walk:
         return min(self.line.last, self.next_part.fork_step)
 
     def _segment(self, sealed: SealedSegment) -> None:
-        near = sealed.last >= self.rows_from and sealed.first <= self.rows_to
+        last = min(self.last, sealed.last)
+        near = last >= self.rows_from and sealed.first <= self.rows_to
         packed, texts = self._found(sealed, anew=near or self.remembered is None)
         if (
             (packed.branch, packed.first, packed.last)
@@ -163,7 +166,6 @@ class _Walk:
             or (self.mac is not None and self.mac != packed.before)
         ):
             raise self._not_as_written(packed.first, packed.last)
-        last = min(self.last, packed.last)
         self.mac = self._verify_rows(packed, last) if near else None
         if last == packed.last:
             if self.mac not in (None, packed.after):
@@ -182,14 +184,14 @@ class _Walk:
         key = self.keys[sealed.data_key]
         if anew or self.remembered is None:
             return segment.unpack(self._open(sealed, key)), None
-        thread = self.line.thread_id
-        found = self.remembered.get(sealed, key.secret, thread)
+        place = Place(self.line.workspace_id, self.line.thread_id)
+        found = self.remembered.get(sealed, key.secret, place)
         if found is None:
             plain = self._open(sealed, key)
             packed = segment.unpack(plain)
             found = Found(packed.without_texts(), packed.texts(packed.last))
-            self.remembered.put(sealed, key.secret, thread, len(plain), found)
-        return found
+            self.remembered.put(sealed, key.secret, place, weight(sealed, plain), found)
+        return found.packed, found.texts
 
     def _open(self, sealed: SealedSegment, key: envelope.DataKey) -> bytes:
         place = self.segment_place(sealed.id, sealed.first)
@@ -201,8 +203,6 @@ class _Walk:
 
     def _verify_rows(self, packed: Packed, last: int) -> bytes | None:
         """The links of packed steps whose rows were fetched; the MAC after `last`."""
-        if last < self.rows_from or packed.first > self.rows_to:
-            return None
         mac: bytes | None = packed.before
         parent = packed.parent
         for step, plain in enumerate(packed.plains, packed.first):

@@ -204,7 +204,7 @@ def _common_ends(old: list[Any], new: list[Any]) -> tuple[int, int]:
     """How many items are the same at the start, and at the end of what remains."""
     shorter = min(len(old), len(new))
     start = end = 0
-    # Of two states of one branch, most items are the same object.
+    # Of two states of one branch, most items are one object: that spares a call for each.
     while start < shorter and (
         old[start] is new[start] or same(old[start], new[start])
     ):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,7 +16,7 @@ from checkpoints.errors import DecryptionError, NotPermitted, Shredded
 from checkpoints.log import hydrate
 from checkpoints.log.line import SealedSegment
 from checkpoints.log.pack import pack_branch
-from checkpoints.log.remembered import Found, Remembered, segments
+from checkpoints.log.remembered import Found, Place, Remembered, segments, weight
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, DataKey, Segment
 from checkpoints.pure.ops import Op
@@ -143,61 +146,110 @@ class TestWhatIsKept:
     def kept(self, now):
         return Remembered(most=250, seconds=60, clock=lambda: now[0])
 
-    def put(self, kept, of: SealedSegment, thread, *, size=100) -> Found:
+    @pytest.fixture
+    def place(self):
+        return Place(uuid4(), uuid4())
+
+    def put(self, kept, of: SealedSegment, place, *, size=100) -> Found:
         put = found(of)
-        kept.put(of, b"secret", thread, size, put)
+        kept.put(of, b"secret", place, size, put)
         return put
 
-    def test_it_is_given_for_the_same_bytes_key_and_place_alone(self, kept):
-        one, thread = sealed(0), uuid4()
-        put = self.put(kept, one, thread)
-        assert kept.get(one, b"secret", thread) is put
-        assert kept.get(one._replace(record=b"other"), b"secret", thread) is None
-        assert kept.get(one._replace(first=1), b"secret", thread) is None
-        assert kept.get(one._replace(branch=uuid4()), b"secret", thread) is None
-        assert kept.get(one._replace(data_key=uuid4()), b"secret", thread) is None
-        assert kept.get(one._replace(alive=False), b"secret", thread) is None
-        assert kept.get(one, b"another", thread) is None
-        assert kept.get(one, b"secret", uuid4()) is None
-        assert kept.get(one._replace(id=uuid4()), b"secret", thread) is None
+    def test_it_is_given_for_the_same_bytes_key_and_place_alone(self, kept, place):
+        one = sealed(0)
+        put = self.put(kept, one, place)
+        assert kept.get(one, b"secret", place) is put
+        others: dict[str, Any] = {
+            "record": b"other",
+            "first": 1,
+            "last": 1,
+            "id": uuid4(),
+            "branch": uuid4(),
+            "data_key": uuid4(),
+            "alive": False,
+        }
+        for name, other in others.items():
+            changed = one._replace(**{name: other})
+            assert kept.get(changed, b"secret", place) is None, name
+        assert kept.get(one, b"another", place) is None
+        assert kept.get(one, b"secret", replace(place, thread=uuid4())) is None
+        assert kept.get(one, b"secret", replace(place, workspace=uuid4())) is None
 
-    def test_its_time_is_not_longer_for_being_looked_at(self, kept, now):
-        one, thread = sealed(0), uuid4()
-        self.put(kept, one, thread)
+    def test_its_time_is_not_longer_for_being_looked_at(self, kept, now, place):
+        one = sealed(0)
+        self.put(kept, one, place)
         now[0] += 59
-        assert kept.get(one, b"secret", thread)
+        assert kept.get(one, b"secret", place)
         now[0] += 1
-        assert kept.get(one, b"secret", thread) is None
+        assert kept.get(one, b"secret", place) is None
 
-    def test_the_oldest_goes_where_there_are_too_many(self, kept):
-        many, thread = [sealed(n) for n in range(4)], uuid4()
+    def test_where_there_is_no_room_what_is_there_stays(self, kept, place):
+        many = [sealed(n) for n in range(4)]
         for one in many:
-            self.put(kept, one, thread)
-        there = [kept.get(one, b"secret", thread) is not None for one in many]
-        assert there == [False, False, True, True]
-        self.put(kept, many[2], thread)  # again: not counted twice
+            self.put(kept, one, place)
+        there = [kept.get(one, b"secret", place) is not None for one in many]
+        assert there == [True, True, False, False]
+        self.put(kept, many[1], place)  # again: not counted twice
+        self.put(kept, sealed(9), place, size=50)
+        assert len(kept) == 3
+        kept.forget()
+        self.put(kept, sealed(9), place, size=251)
+        assert len(kept) == 0
+        self.put(kept, many[2], place)
+        assert kept.get(many[2], b"secret", place)
+
+    def test_each_goes_when_its_time_is_over_though_nobody_asks(self, place):
+        kept = Remembered(seconds=2.0)
+        began = time.monotonic()
+        self.put(kept, sealed(0), place)
+        time.sleep(1.0)
+        self.put(kept, sealed(1), place)  # not yet due when the first one goes
         assert len(kept) == 2
-        self.put(kept, sealed(9), thread, size=251)  # more than all that may be kept
+        left = []
+        while len(kept) and time.monotonic() < began + 10:
+            left.append((time.monotonic() - began, len(kept)))
+            time.sleep(0.01)
+        assert len(kept) == 0
+        assert max(at for at, count in left if count == 2) < 2.8
+        assert 2.9 < left[-1][0] < 3.8
+        self.put(kept, sealed(2), place)  # and what comes later goes, too
+        while len(kept) and time.monotonic() < began + 20:
+            time.sleep(0.01)
         assert len(kept) == 0
 
-    def test_it_goes_though_nobody_asks(self):
-        kept = Remembered(seconds=0.05)
-        self.put(kept, sealed(0), uuid4())
+    def test_where_no_thread_can_be_had_nothing_is_kept_and_nobody_is_disturbed(
+        self, place, monkeypatch
+    ):
+        kept = Remembered(seconds=0.2)
+
+        def none_left(thread):
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", none_left)
+            self.put(kept, sealed(0), place)
+        assert len(kept) == 0
+        self.put(kept, sealed(1), place)
         assert len(kept) == 1
         deadline = time.monotonic() + 10
         while len(kept) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(kept) == 0
-        self.put(kept, sealed(1), uuid4())  # and what comes later goes, too
-        while len(kept) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(kept) == 0
 
-    def test_with_no_time_at_all_nothing_is_kept(self):
+    def test_many_small_values_weigh_more_than_one_long_text(self):
+        one = sealed(0, record=b"1234")
+        assert weight(one, b'["' + b"x" * 996 + b'"]') == 4 + 1000 + 64
+        assert weight(one, b"[" + b",".join([b"[]"] * 333) + b"]") > 30_000
+
+    def test_with_no_time_at_all_nothing_is_kept(self, place):
         kept = Remembered(seconds=0)
-        self.put(kept, sealed(0), uuid4())
+        self.put(kept, sealed(0), place)
         assert len(kept) == 0
 
-    def test_it_shows_nothing_of_what_it_keeps(self, kept):
-        self.put(kept, sealed(0), uuid4())
+    def test_it_shows_nothing_of_what_it_keeps(self, kept, place):
+        one = sealed(0, record=b"the record")
+        put = self.put(kept, one, place)
         assert repr(kept) == "Remembered(1 segments)"
+        [entry] = kept._kept.values()
+        shown = repr(entry) + repr(put)
+        assert not any(hidden in shown for hidden in ("ops", "secret", "the record"))

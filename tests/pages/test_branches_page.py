@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from uuid import UUID
 
 import pytest
 
 from agents.debug import remarks
+from agents.pages.thread.names import Names
 from agents.pages.thread.status import MENU
+from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.log.threads import fork
 from checkpoints.models import AuditEvent, Checkpoint
@@ -39,7 +42,7 @@ def shown(browser, alice):
 def named(page: str) -> list[str]:
     """The branches that are listed, in order."""
     table = page.partition('id="branch-table"')[2].partition("</table>")[0]
-    return re.findall(r'class="b5 t"[^>]*><span hx-ignore>([^<]+)<', table)
+    return re.findall(r'class="b5 t"[^>]*>.*?<span hx-ignore>([^<]+)<', table)
 
 
 def address(trip) -> str:
@@ -68,7 +71,7 @@ def test_of_few_branches_there_is_no_way_to_more(trip, shown):
 def test_all_are_listed_a_page_at_a_time_the_last_that_moved_first(many, shown):
     first = shown(address(many))
     assert named(first)[:2] == ["what-if-59", "what-if-58"]
-    assert "what-if-3<" not in first  # nor opened, though it is there
+    assert "what-if-3<" not in first
     [older] = re.findall(r'href="([^"]+)" rel="next"', first)
     second = shown(older.replace("&amp;", "&"))
     assert len(named(first)) + len(named(second)) == FORKS + 2
@@ -119,12 +122,54 @@ def test_looking_at_it_is_recorded_and_others_threads_are_not_there(
         action="open", object_id=many.thread.pk
     )
     shown(address(many))
-    assert opened.count() == 1
+    assert opened.get().purpose == "branches page"
     assert browser(other).get(address(many)).status_code == 404
     assert opened.count() == 1
 
 
-@pytest.mark.parametrize("start", ["-1", "x", "9999", "1e3"])
-def test_a_start_that_is_none_shows_no_error(many, shown, start):
+@pytest.mark.parametrize(
+    ("start", "listed"), [("-1", 50), ("x", 50), ("1e3", 50), ("9999", 12), ("60", 12)]
+)
+def test_a_start_that_is_none_shows_the_nearest_page(many, shown, start, listed):
     page = shown(address(many), **{"from": start})
-    assert "Branches" in page
+    assert len(named(page)) == listed
+    assert ('rel="prev"' in page) == (listed == 12)
+
+
+class Opening(gate.Pass):
+    """A pass that tells what it opened."""
+
+    def __init__(self, pass_: gate.Pass) -> None:
+        super().__init__(pass_.principal, pass_._threads)
+        self.opened: list[UUID] = []
+
+    def open_columns(self, wanted):
+        self.opened += [row.pk for row, column in wanted if column == "name"]
+        return super().open_columns(wanted)
+
+
+def test_names_are_opened_once_and_only_those_that_are_asked_for(many, alice):
+    branches = list(many.thread.branches.order_by("created_at", "pk"))
+    names = Names(branches)
+    pass_ = Opening(gate.admit(alice, purpose="test", threads=[many.thread]))
+    main, last = branches[0].pk, branches[-1].pk
+    assert names.open_with(pass_, many.thread, [main, None]) == "Board week New York"
+    assert pass_.opened == [main]
+    assert list(names.of([last, main, last])) == ["what-if-59", "main", "what-if-59"]
+    names.look([last, last, main])
+    assert pass_.opened == [main, last]
+    assert names[last] == "what-if-59"
+    assert len(list(names.all())) == len(branches)
+    assert sorted(pass_.opened) == sorted(branch.pk for branch in branches)
+
+
+def test_a_name_that_does_not_open_is_a_word_and_an_id(many, alice):
+    branches = list(many.thread.branches.order_by("created_at", "pk"))
+    branches[3].name = b"no record"
+    names = Names(branches)
+    assert names[branches[3].pk] == f"branch {str(branches[3].pk)[-4:]}"
+    names.open_with(
+        gate.admit(alice, purpose="test", threads=[many.thread]), many.thread, []
+    )
+    assert names[branches[3].pk] == f"branch {str(branches[3].pk)[-4:]}"
+    assert names[branches[4].pk].startswith("what-if-")

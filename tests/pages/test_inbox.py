@@ -240,18 +240,6 @@ def test_a_cancelled_request_says_that_it_was_not_done(signed_in, alice, booking
     )
 
 
-def test_of_a_cancelled_request_in_doubt_nobody_says_that_it_was_not_done(
-    signed_in, alice, booking
-):
-    doubted = Approval.objects.unscoped(Reason.TEST).filter(pk=booking.pk)
-    doubted.update(kind=Approval.Kind.UNKNOWN)
-    client = signed_in(alice)
-    start.cancel(booking.run, by=alice)
-    said = outcome(client, booking)
-    assert "Whether it happened is not known, and need not be said any more." in said
-    assert "It was not done" not in said
-
-
 def outcome(client, approval: Approval) -> str:
     """What its page says came of it."""
     page = " ".join(client.get(f"/inbox/{approval.pk}/").content.decode().split())

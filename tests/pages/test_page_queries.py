@@ -1,8 +1,8 @@
 """How many questions a page asks the database: as many with more of everything.
 
 Each page asks who is there (4), whether they may read and records that it opens (2 and a
-savepoint), asks whether keys live, and shows the navigation's counts (2). What a thread's steps come to is
-asked once for the heads that there are.
+savepoint), asks whether keys live, and shows the navigation's counts (2). What a thread's steps come
+to is asked once for the heads that there are.
 """
 
 from __future__ import annotations

@@ -134,6 +134,21 @@ def test_with_script_the_toast_has_the_button(ask, browser, alice):
     toast = answer.content.decode().partition('class="toast"')[2]
     assert f"/inbox/{request.pk}/undo" in toast
     assert 'data-hotkey="z"' in toast
+    assert 'data-seconds="60"' in toast
+
+
+@pytest.mark.parametrize(("grace", "said"), [(5, True), (60, False)])
+def test_the_last_seconds_before_it_is_final_are_not_called_now(
+    ask, browser, alice, grace, said
+):
+    request = ask(grace=grace)
+    client = browser(alice)
+    decide(client, request, "approve")
+    page = page_of(client, request)
+    for where in ("apr-grace", "apr-outcome"):
+        shown = part(page, where)
+        assert ("in a few seconds" in shown) == said
+        assert ("<relative-time" in shown) != said
 
 
 def test_after_the_window_undo_is_not_offered_and_says_why(ask, browser, alice):

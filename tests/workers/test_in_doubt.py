@@ -77,6 +77,21 @@ def test_a_call_that_broke_waits_for_a_person_who_sees_what_was_tried(
     assert sent(server) == ["the tickets"]
 
 
+def test_cancelled_while_nobody_knows_its_page_says_that_nobody_knows(
+    in_doubt, server, bob, alice
+):
+    (asked,) = pending(in_doubt)
+    start.cancel(in_doubt, by=alice)
+    asked.refresh_from_db()
+    assert (asked.status, call_of(in_doubt).status) == ("cancelled", "unknown")
+    page = " ".join(enter(bob).get(f"/inbox/{asked.pk}/").content.decode().split())
+    came = page.partition('id="apr-outcome"')[2].partition("</section>")[0]
+    assert "Whether it happened is not known, and need not be said any more." in came
+    assert "the agent was told so" not in came
+    assert "It was not done" not in came
+    assert sent(server) == ["the tickets"]
+
+
 def test_it_happened_and_the_agent_goes_on_with_the_result(in_doubt, work, server, bob):
     (asked,) = pending(in_doubt)
     server.will_say("They are on their way.")

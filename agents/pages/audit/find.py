@@ -145,6 +145,7 @@ class Filters:
     until: str = ""
 
     wrong: tuple[str, ...] = ()  # what the address asked for and there is not: in words
+    typed_id: str = ""  # the object's id, as it was typed
 
     @classmethod
     def of(cls, query: QueryDict) -> Self:
@@ -156,7 +157,7 @@ class Filters:
             for name, (words, _) in _READ.items()
             if given[name] and not found[name]
         )
-        return cls(**found, wrong=wrong)
+        return cls(**found, wrong=wrong, typed_id=given["object_id"])
 
     @property
     def chosen(self) -> dict[str, str]:

@@ -78,6 +78,12 @@ class RuleForm:
         ]
 
     @property
+    def wrong_elsewhere(self) -> list[str]:
+        """What is wrong that no field shows."""
+        known = {name for name, *_ in _PLACES} | {"rule", "id"}
+        return [text for name, text in self.errors.items() if name not in known]
+
+    @property
     def shown_rows(self) -> Sequence[Row]:
         """With an empty one at the end, so that a condition can be added without script."""
         full = len(self.rows) >= MOST_ROWS

@@ -8,17 +8,16 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from agents.models import Run
 from agents.pages.principal import MemberRequest, member
 from agents.pages.thread.map import Line, colours_of
 from agents.pages.thread.names import Names
 from agents.pages.thread.place import Place, number
-from agents.pages.thread.structure import lines_of
+from agents.pages.thread.structure import lines_of, tree_of
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.ids import short
@@ -56,18 +55,19 @@ def branches(request: MemberRequest, pk: UUID) -> HttpResponse:
     Names are opened of the page that is shown; to look for one, all are.
     """
     principal = request.principal
-    thread = get_object_or_404(Thread.objects.for_user(principal), pk=pk)
-    every = list(thread.branches.order_by("created_at", "pk"))
+    thread, every, runs = tree_of(principal, pk)
+    query = request.GET.get("q", "").strip()[:LONGEST] if principal.may_read else ""
     names = Names(every)
     title = f"Thread {short(thread.pk)}"
     if principal.may_read:
-        opened = gate.admit(principal, purpose="branches page", threads=[thread])
+        purpose = "search in branch names" if query else "branches page"
+        opened = gate.admit(principal, purpose=purpose, threads=[thread])
         title = names.open_with(opened, thread, []) or title
-    query = request.GET.get("q", "").strip()[:LONGEST] if principal.may_read else ""
     found = sorted(every, key=lambda branch: branch.updated_at, reverse=True)
     if query:
         found = _called(found, names, query)
-    at = number(request.GET.get("from", "")) or 0
+    last = max(0, len(found) - 1) // PAGE * PAGE
+    at = min(number(request.GET.get("from", "")) or 0, last)
     return render(
         request,
         "thread_branches.html",
@@ -76,10 +76,13 @@ def branches(request: MemberRequest, pk: UUID) -> HttpResponse:
             "title": title,
             "back": Place(pk).page,
             "query": query,
+            "longest": LONGEST,
             "sealed": not principal.may_read,
             "total": len(every),
             "found": len(found),
-            "rows": _rows(principal, thread, every, found[at : at + PAGE], names),
+            "rows": _rows(
+                principal, thread, lines_of(every, runs), found[at : at + PAGE], names
+            ),
             "later": _page(pk, query, max(0, at - PAGE)) if at else "",
             "earlier": _page(pk, query, at + PAGE) if at + PAGE < len(found) else "",
         },
@@ -99,12 +102,10 @@ def _called(branches: Sequence[Branch], names: Names, query: str) -> list[Branch
 def _rows(
     principal: UserPrincipal,
     thread: Thread,
-    every: Sequence[Branch],
+    lines: Sequence[Line],
     shown: Sequence[Branch],
     names: Names,
 ) -> list[Row]:
-    runs = Run.objects.for_user(principal).filter(thread=thread)
-    lines = lines_of(every, runs.order_by("created_at", "pk").defer("error"))
     by_id = {line.id: line for line in lines}
     colours = colours_of(lines)
     sources = {source for branch in shown if (source := branch.parent_id)}

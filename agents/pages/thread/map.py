@@ -2,7 +2,7 @@
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
 scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch that
-is shown, then those that the reader starred, then those at work, then the newest; names
+is shown, with all that it came from, then those that the reader starred, then those at work, then the newest; names
 are asked for of those that are drawn.
 """
 

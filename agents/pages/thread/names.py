@@ -52,7 +52,8 @@ class Names:
 
     def look(self, wanted: Iterable[UUID]) -> None:
         """Open those of these that are not open yet, so that nobody asks for each."""
-        rows = [self._branches[pk] for pk in wanted if pk not in self._known]
+        unknown = dict.fromkeys(pk for pk in wanted if pk not in self._known)
+        rows = [self._branches[pk] for pk in unknown]
         if not rows:
             return
         if self._opened is None:

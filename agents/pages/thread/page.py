@@ -91,8 +91,8 @@ def page_context(
 
     def names(drawn: list[UUID]) -> Iterator[str]:
         """All names of the page are opened together."""
-        also = [*(line.id for line in listed(lines, drawn)), *dict(beside_it).values()]
-        subject.names.look([*drawn, *also])
+        in_menu = [line.id for line in listed(lines, drawn)]
+        subject.names.look([*in_menu, *dict(beside_it).values()])
         return subject.names.of(drawn)
 
     drawn = branch_map(
