@@ -71,7 +71,9 @@ def found_other(
         if _demanded(now) == before:
             for name, value in times.items():
                 setattr(now, name, value)
-        now.save(update_fields=["revision", *changed])
+        else:  # another deadline: the old one does not count any more
+            now.overdue_at = None
+        now.save(update_fields=["revision", "overdue_at", *changed])
         revalidated(now, look, principal, revision=now.revision)
         outbox.queue(now, outbox.Event.ASKED)
     return True

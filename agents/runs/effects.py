@@ -177,9 +177,12 @@ class Effects:
                     simulated = {"simulated": True}
                     return ToolOutcome(SIMULATED, title, tool.name, context=simulated)
             assert not tool.has_effects  # consider() asks about any other
-        if tool.cache and (hit := self._ledger.fresh(row, within=tool.cache)):
-            return self._from_cache(row, hit, tool, title)
         effective = self._effective.get(row.pk)
+        edited = effective is not None and effective.edited
+        if tool.cache and not edited:  # people may have changed what it looks for
+            hit = self._ledger.fresh(row, within=tool.cache)
+            if hit is not None:
+                return self._from_cache(row, hit, tool, title)
         arguments: dict[str, Any] | None = (
             effective.arguments if effective else self._fitted.get(row.pk)
         )
@@ -205,6 +208,8 @@ class Effects:
             )
         except CallInDoubt as doubt:
             self._in_doubt[row.pk] = str(doubt)
+            if str(doubt) == HANGS:
+                self._ledger.doubt(row, HANGS)
             raise
         failpoint("after effect")
         if effective and effective.edited:
@@ -337,8 +342,11 @@ class Effects:
             except CallInDoubt as doubt:
                 self._in_doubt.setdefault(row.pk, str(doubt))
                 return True
-            if found is None and self._in_doubt.get(row.pk) == HANGS:
-                return True  # not yet: the call that was given up may be at work
+            if found is None and row.error_class == HANGS:
+                # Not yet: the call that was given up may be at work, also where it was
+                # another claim that gave it up.
+                self._in_doubt[row.pk] = HANGS
+                return True
             self._found[row.pk] = found
             self._in_doubt.pop(row.pk, None)
         return False
@@ -367,6 +375,8 @@ class Effects:
     ) -> RunIt | Ask | Refuse:
         """It may run if what was approved still holds; else people are asked again."""
         ids = {"ids": {"call": row.pk}}
+        # Where its tool was asked, it says that this did not happen.
+        begun = row.status == Status.EXECUTING and row.pk not in self._found
         try:
             approved = verify(row, tool=tool, opener=self._opener)
         except ApprovalInvalid:
@@ -376,13 +386,23 @@ class Effects:
                 self._effective[row.pk] = approved
                 return RunIt()
             logger.warning("what was approved is not so any more", extra=ids)
+            if begun:
+                return self._doubted(row, title)
             now = self._guarded[row.pk].arguments
             return self._by_policy(row, tool, now, title) or Ask(title)
+        if begun:
+            return self._doubted(row, title)
         try:
             fitted = tool.fit(call)  # the tool may have changed since people were asked
         except ArgumentsDoNotFit as wrong:
             return Refuse(str(wrong), title, wrong.code, tool.name)
         return self._by_policy(row, tool, fitted.arguments, title) or Ask(title)
+
+    def _doubted(self, row: ToolCall, title: str) -> Ask:
+        """A call was begun as people approved it then, and may have happened: they say
+        what came of it, not whether it may be made as the agent proposed it."""
+        self._in_doubt.setdefault(row.pk, "")
+        return Ask(title)
 
     def _becomes(self, row: ToolCall, tool: Tool) -> ToolCall | str:
         """What whoever forked has chosen for the call: the recorded one whose result it

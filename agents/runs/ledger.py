@@ -157,7 +157,21 @@ class Ledger:
                 return intended.filter(status=Status.EXECUTING).exists()
 
         see_through(act, happened=happened, patience=self._claim.lease)
-        row.status, row.attempts = Status.EXECUTING, attempts
+        row.status, row.attempts, row.error_class = Status.EXECUTING, attempts, ""
+
+    def doubt(self, row: ToolCall, why: str) -> None:
+        """Commit why nobody knows what came of a call that was begun, for who takes the
+        run next: this claim may end before anybody is asked. Raises Fenced."""
+
+        def act() -> None:
+            with transaction.atomic():
+                self._lock()
+                begun = self._calls().filter(pk=row.pk, status=Status.EXECUTING)
+                begun.filter(attempts=row.attempts).update(error_class=why)
+
+        # Done twice is done once.
+        see_through(act, happened=lambda: False, patience=self._claim.lease)
+        row.error_class = why
 
     def let_go(self, row: ToolCall, why: Why) -> None:
         """Nobody is asked about the call: which policy, or rule, says so (for the log)."""
@@ -273,6 +287,7 @@ class Ledger:
                 arguments_digest=row.arguments_digest,
                 status=Status.SUCCEEDED,
                 recorded_from=None,  # made then, not cached itself
+                effective=None,  # with these arguments, not with what people made of them
                 finished_at__gt=ClockTimestamp() - within,
             )
             .select_related("result_checkpoint")

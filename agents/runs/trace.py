@@ -90,6 +90,7 @@ WITH begun AS (
     UPDATE {ToolCall._meta.db_table}
     SET status = '{ToolCall.Status.EXECUTING}',
         attempts = %(attempts)s,
+        error_class = '',
         started_at = clock_timestamp()
     WHERE id = %(call)s AND workspace_id = %(workspace)s AND thread_id = %(thread)s
       AND status = %(was)s

@@ -7,10 +7,12 @@ from uuid import uuid4
 
 import pytest
 
+from agents.models import Approval
 from agents.pages.compare import rows
 from checkpoints.access import Reason
 from checkpoints.log.threads import fork
 from checkpoints.models import AuditEvent, Checkpoint
+from tests.conftest import as_owner
 from tests.pages.conftest import append, reply, result
 from tests.pages.test_thread_page import text
 
@@ -60,6 +62,20 @@ def test_two_branches_with_what_each_took(browser, trip, alice):
     ):
         assert measure in said
     assert "Model scripted scripted" in said
+
+
+def test_a_fork_asked_nothing_that_its_source_asked_later(browser, trip, alice):
+    """It has the reply that main's request is about, which main asked a step later; and
+    what it asks itself about that reply is not main's."""
+    source = Checkpoint.objects.unscoped(Reason.TEST).get(pk=trip.at(3))
+    made = append(fork(source, name="ten", by_id=alice.user_id), reply("Cheaper."))
+    client = browser(alice)
+    address = page_of(trip.branch, made)
+    assert "Approvals asked 1 0" in words(text(client.get(address)))
+    with as_owner():
+        asked = Approval.objects.unscoped(Reason.TEST).filter(pk=trip.approval.pk)
+        asked.update(branch=made)
+    assert "Approvals asked 0 1" in words(text(client.get(address)))
 
 
 def test_the_first_divergence_is_named_and_open(browser, trip, alice):

@@ -6,12 +6,16 @@ from datetime import timedelta
 
 import pytest
 
+from agents.approvals import decide
 from agents.errors import BadDeclaration
-from agents.models import Run, ToolCall
+from agents.models import Approval, Run, ToolCall
+from agents.policies import stored
 from agents.runs import start
 from agents.runs.edits import ForkEdits
 from agents.tools import never, tool
+from checkpoints.access import Role
 from checkpoints.models import Checkpoint
+from tests.conftest import as_owner
 from tests.workers.test_in_doubt import enter, nothing
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -122,3 +126,31 @@ def test_only_reads_are_cached():
         tool(effect="read", cache=timedelta(0))(nothing)
     cached = tool(effect="read", cache=timedelta(hours=1))(nothing)
     assert cached.spec()["cache"] == 3600
+
+
+def test_what_people_made_of_a_read_is_neither_taken_from_the_cache_nor_put_there(
+    asked_twice, work, server, join, alice, bob
+):
+    admin = join("ada", Role.ADMIN, can_approve=True)
+    rule = {"id": "q", "name": "Quotes", "tools": "quote", "outcome": "require"}
+    with as_owner():
+        stored.save(admin, None, [rule], "", after_version=0)
+    server.will_call("c4", "quote", item="TP 209")
+    server.will_say("TP 300.")
+    start.send_message(asked_twice.branch, message="And now?", by=alice)
+    work()
+    (asked,) = Approval.objects.pending()
+    dearer = {"item": "TP 300"}
+    decide.edit(asked, seen=asked.as_shown(), by=bob, arguments=dearer)
+    work()
+    assert quotes(server) == ["TP 209", "TP 211", "TP 300"]
+    server.will_call("c5", "quote", item="TP 209")
+    server.will_say("TP 209.")
+    start.send_message(asked_twice.branch, message="And TP 209?", by=alice)
+    work()
+    (asked,) = Approval.objects.pending()
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    work()
+    first, *_, last = results(server)
+    assert last == first  # what was asked for as it is, before
+    assert quotes(server) == ["TP 209", "TP 211", "TP 300"]

@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import F
 from django.test import Client
 
+from agents.approvals import decide
 from agents.errors import BadDeclaration
 from agents.models import Approval, Run, ToolCall, Worker
 from agents.runs import runner, start
@@ -146,6 +147,60 @@ def test_not_found_is_not_enough_while_the_call_may_be_at_work(begin, work, serv
     assert asked.kind == "unknown"
     wait_until(lambda: server.ledger("deliveries"))
     assert len(server.ledger("deliveries")) == 1
+
+
+def _pause(now) -> None:
+    now.update(paused_at=F("created_at"))
+
+
+def _cancel(now) -> None:
+    now.update(cancel_requested=True)
+
+
+@pytest.mark.parametrize("leave", [_pause, _cancel])
+def test_nor_is_it_for_who_takes_the_run_next(begin, server, alice, leave):
+    """The claim ends before anybody is asked; its tool says that it did not happen."""
+    server.will_call("c1", "deliver", text="the tickets")
+    server.ledger_fault("slow", seconds=3)
+    run = begin()
+    now = Run.objects.filter(pk=run.pk)
+    under_way = run.calls.filter(status="executing").exists
+    left = _once(under_way, lambda: leave(now))
+    runner.work(run.pk)
+    left.join()
+    run.refresh_from_db()
+    assert not pending(run)
+    assert ToolCall.objects.get(run=run).error_class == "tool_timeout"
+    if leave is _pause:
+        assert run.status == "ready"
+        now.update(paused_at=None)
+    else:
+        assert run.status == "cancelled"
+        run = start.retry(run, by=alice)
+    runner.work(run.pk)
+    (asked,) = pending(run)
+    assert asked.kind == "unknown"
+    wait_until(lambda: server.ledger("deliveries"))  # late
+    time.sleep(0.5)
+    assert len(server.ledger("deliveries")) == 1
+
+
+def test_run_again_as_a_person_says_it_is_not_in_doubt_any_more(
+    begin, work, server, bob
+):
+    server.will_call("c1", "send", text="the tickets")
+    server.ledger_fault("hang", seconds=2.5)
+    run = begin()
+    work()
+    (asked,) = pending(run)
+    assert ToolCall.objects.get(run=run).error_class == "tool_timeout"
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    server.will_say("Sent.")
+    work()
+    run.refresh_from_db()
+    call = ToolCall.objects.get(run=run)
+    assert (run.status, call.status, call.error_class) == ("succeeded", "succeeded", "")
+    assert call.attempts == 2
 
 
 def test_a_tool_may_say_how_long_its_calls_take():

@@ -5,19 +5,21 @@ The external ledger judges: whatever moved when, it shows what a person approved
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from agents import queue
-from agents.approvals import decide, guards
+from agents.approvals import decide, expire, guards
 from agents.errors import InvalidDecision, Stale
 from agents.models import Approval, Run, ToolCall
 from agents.policies import stored
 from agents.runs import looks, reaper
-from checkpoints import gate
+from checkpoints import clock, gate
 from checkpoints.access import Role, RunPrincipal
+from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent
 from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending, wait_until
@@ -577,3 +579,31 @@ def test_a_price_that_moved_after_the_decision_is_judged_by_what_it_is(
     assert [each.approvers for each in pending(run)] == (
         [2] if price == "1500.00" else []
     )
+
+
+def test_a_deadline_that_passed_does_not_count_where_another_rule_s_began(
+    join, asked, check, costs, bob
+):
+    """Held over its first deadline; then it costs what another rule asks about."""
+    admin = join("ruth", Role.ADMIN, can_approve=True)
+    over = {"path": "/price", "op": "gt"}
+    rules = [
+        {"id": "dear", "when": {**over, "value": "1400"}, "terms": {"deadline": 3600}},
+        {"id": "usual", "terms": {"deadline": 60, "then": "hold"}},
+    ]
+    rules = [{"name": each["id"], "tools": "reserve", **each} for each in rules]
+    rules = [{"outcome": "require", **each} for each in rules]
+    with as_owner():
+        stored.save(admin, None, rules, "", after_version=0)
+    run = asked()
+    late = Approval.objects.filter(run=run)
+    late.update(due_at=ClockTimestamp() - timedelta(seconds=1))
+    assert expire.expire(pending(run)[0].pk)
+    assert late.get().overdue_at is not None
+    costs("1500.00")
+    approval = check(late.get(), bob)
+    assert (approval.rule, approval.overdue_at) == ("dear", None)
+    assert approval.due_at > clock.now()
+    late.update(due_at=ClockTimestamp() - timedelta(seconds=1))
+    assert expire.expire(approval.pk)
+    assert late.get().status == "expired"  # and the run goes on

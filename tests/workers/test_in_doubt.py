@@ -13,6 +13,7 @@ from agents.errors import BadDeclaration, InvalidDecision, NotEligible
 from agents.models import Approval, Run, ToolCall
 from agents.runs import start
 from agents.tools import IdempotencyKey, never, tool
+from checkpoints.models import Membership
 from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending
 
@@ -324,3 +325,37 @@ def test_reconcile_is_declared_where_it_means_something():
     with_it = tool(effect="external", approve=never, reconcile=found)(nothing)
     without = tool(effect="external", approve=never)(nothing)
     assert with_it.spec()["reconcile"] != without.spec()["reconcile"]
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_begun_as_people_approved_it_then_it_is_in_doubt_not_asked_about_anew(
+    begin, work, server, alice, bob, happened
+):
+    """Approved, edited, begun, broken; and who approved has no right to any more."""
+    server.will_call("c1", "book", item="a flight", price="1200")
+    run = begin()
+    work()
+    (asked,) = pending(run)
+    cheaper = {"item": "a flight", "price": "1100"}
+    decide.edit(asked, seen=asked.as_shown(), by=bob, arguments=cheaper)
+    server.ledger_fault("drop_after" if happened else "drop", times=3)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.error_class) == ("failed", "tool_broke")
+    with as_owner():
+        Membership.objects.filter(user_id=bob.user_id).update(can_approve=False)
+    run = start.retry(run, by=alice)
+    work()
+    (asked,) = pending(run)
+    assert asked.kind == "unknown"
+    page = " ".join(enter(alice).get(f"/inbox/{asked.pk}/").content.decode().split())
+    assert "Whether this happened is not known" in page
+    assert "1100" in page.partition('id="apr-outcome"')[0]
+    decide.approve(asked, seen=asked.as_shown(), by=alice)  # run it again
+    server.will_say("Booked.")
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    bookings = [each["body"]["price"] for each in server.ledger() if each["applied"]]
+    assert bookings == ["1100"]
+    assert len({each["key"] for each in server.ledger()}) == 1

@@ -173,15 +173,22 @@ def load(
     return Two(sides[0], sides[1], shared, opened)
 
 
-def along(way: Iterable[Stretch], prefix: str = "") -> Q:
+def along(way: Iterable[Stretch]) -> Q:
     """The checkpoints of these stretches. Ask it of one thread's."""
     found = Q(pk__in=())
     for each in way:
+        found |= Q(branch=each.branch, step__range=(each.first, each.last))
+    return found
+
+
+def _asked_along(way: Iterable[Stretch]) -> Q:
+    """Requests that these stretches asked: by the branch that asked, as the reply that a
+    request is about may be its source's; and after that reply."""
+    found = Q(pk__in=())
+    for each in way:
         found |= Q(
-            **{
-                f"{prefix}branch": each.branch,
-                f"{prefix}step__range": (each.first, each.last),
-            }
+            branch=each.branch,
+            checkpoint__step__range=(each.first - 1, each.last - 1),
         )
     return found
 
@@ -217,7 +224,7 @@ def _totals(principal: UserPrincipal, thread: Thread, way: Sequence[Stretch]) ->
     )
     costs = [row["cost_sum"] for row in rows if row["cost_sum"] is not None]
     approvals = Approval.objects.for_user(principal).filter(
-        along(way, "checkpoint__"), thread=thread
+        _asked_along(way), thread=thread
     )
     return Totals(
         cost=sum(costs, Decimal(0)) if costs else None,
