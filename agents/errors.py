@@ -10,8 +10,8 @@
     ├─ MalformedLog, BadFile, AlreadyImported, TooLarge,
     │  NoTestCase                                           a file is not taken, or not made
     ├─ InvalidRemark                                        a note, label or reason does not fit
-    ├─ LostRace ─ AlreadyDecided, Stale, Outdated,
-    │  TooLate                                              it is not any more as shown
+    ├─ LostRace ─ AlreadyDecided, Stale, NotAsShown,
+    │  Outdated, TooLate                                              it is not any more as shown
     ├─ NotEligible ─ NeedsPage                              not for this person to decide
     ├─ ApprovalInvalid                                      what was approved may not run
     ├─ NotAGuard                                            a guard or preview gave no such thing
@@ -312,6 +312,18 @@ class Stale(LostRace):
     def about(self) -> dict[str, int]:
         """For programs."""
         return {"revision": self.now}
+
+
+class NotAsShown(LostRace):
+    """Its arguments are what they were, and what is shown beside them is not."""
+
+    code = "not_as_shown"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "What is shown of this request, as its preview, is not what was shown when "
+            "you decided. Look again, then decide."
+        )
 
 
 class TooLate(LostRace):

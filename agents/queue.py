@@ -22,6 +22,7 @@ import django_rq
 from django.conf import settings
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
+from redis.exceptions import TimeoutError as RedisTimeout
 from redis.retry import Retry
 from rq import Queue, SimpleWorker
 from rq.exceptions import DequeueTimeout, DuplicateJobError, StopRequested
@@ -41,6 +42,7 @@ PATIENCE = 1.0  # seconds that a request may wait for Redis
 LISTEN = (
     1  # seconds in one blocking pop: how soon an idle worker sees that it shall stop
 )
+HUSH = 1.0  # seconds that nobody rings for after one waited in vain
 OUTAGE = 2.0  # seconds without an answer to a pop until Redis counts as gone
 HEARTBEAT = 10.0  # seconds between signs of life in RQ's worker list
 RING_TTL = 3600  # seconds; the hash of a lost job would stay for ever
@@ -140,7 +142,8 @@ def ring(run_id: UUID, *, fence: int, n: int | str, on: str = QUEUE) -> bool:
 
     The id names the run, the fence it was last held under and how often it rang
     since, so that it is new each time: the hash of a lost job would block an id that
-    could come again. Never raises what Redis raises: the reaper rings later.
+    could come again. Never raises what Redis raises: the reaper rings later. While Redis
+    hangs, one ring of a process waits for it, not each.
     """
     return _enqueue(
         WORK, run_id, job_id=f"{run_id}-{fence}-{n}", about="work on run", on=on
@@ -171,6 +174,8 @@ def ring_delivery(pk: UUID, *, n: int | str) -> bool:
 def _enqueue(name: str, pk: UUID, *, job_id: str, about: str, on: str) -> bool:
     if on not in settings.RQ_QUEUES:
         return False  # it was listed when the run began; the Runs page says so
+    if _outage.hangs():
+        return False
     try:
         rings = queue(_ringer(), on)
         job = rings.create_job(
@@ -360,8 +365,16 @@ class _Outage:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self._hung_at: float | None = None
+
+    def hangs(self) -> bool:
+        """Whether somebody has just waited in vain, where a refusal comes at once."""
+        at = self._hung_at
+        return at is not None and time.monotonic() - at < HUSH
 
     def seen(self, error: Exception) -> None:
+        if isinstance(error, RedisTimeout):
+            self._hung_at = time.monotonic()
         if self._since is None:
             self._since = time.monotonic()
             logger.warning(
@@ -370,6 +383,7 @@ class _Outage:
             )
 
     def over(self) -> None:
+        self._hung_at = None
         if self._since is not None:
             lasted = time.monotonic() - self._since
             self._since = None

@@ -20,6 +20,11 @@ AIMS: dict[str, tuple[str, float | None]] = {
     "pickup_ms.p99": ("… 99th percentile", None),
     "kill_to_resume_ms.p50": ("SIGKILL → next checkpoint, ms", None),
     "kill_to_resume_ms.p99": ("… 99th percentile", 500.0),
+    "lost_to_resume_ms.p50": (
+        "the same with its supervisor, under a lease of 3 s, ms",
+        None,
+    ),
+    "lost_to_resume_ms.p99": ("… 99th percentile", 5000.0),  # the lease and 2 s
     "steps_per_s.1": ("steps a second, one worker", None),
     "steps_per_s.2": ("steps a second, two workers", None),
     "waiting_10000.redis_bytes": ("10,000 waiting runs: bytes in Redis", 0.0),

@@ -22,9 +22,12 @@ POLL = 0.0005  # seconds
 
 
 @contextmanager
-def workers(pool: int) -> Iterator[subprocess.Popen[bytes]]:
-    """`manage.py worker --pool N`, with the workers' own credentials, until the end."""
-    env = {**os.environ, "DATABASE_ROLE": "worker", "LOG_LEVEL": "ERROR"}
+def workers(pool: int, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`manage.py worker --pool N`, with the workers' own credentials, until the end.
+
+    `more`: settings of their own.
+    """
+    env = {**os.environ, "DATABASE_ROLE": "worker", "LOG_LEVEL": "ERROR", **more}
     owners = urlsplit(env["DATABASE_URL"])
     host = owners.netloc.rpartition("@")[2]
     own = urlunsplit(owners._replace(netloc=f"{quote(WORKER)}@{host}"))

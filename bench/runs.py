@@ -11,6 +11,7 @@ import os
 import signal
 import statistics
 import time
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -30,6 +31,8 @@ from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.keys.hierarchy import create_workspace_keys
 from checkpoints.models import Checkpoint, Membership, Workspace
 
+LEASE = 3  # seconds, where a supervisor is killed; else as the settings have it
+
 
 def run(*, as_json: bool, quick: bool) -> None:
     with owner() as admin:
@@ -47,6 +50,7 @@ def run(*, as_json: bool, quick: bool) -> None:
             figures |= _latencies(admin, by, times=40 if quick else 200)
             say("workers that are killed …")
             figures["kill_to_resume_ms"] = _kills(admin, by, times=10 if quick else 60)
+            figures["lost_to_resume_ms"] = _losses(admin, by, times=3 if quick else 20)
             say("steps a second …")
             figures["steps_per_s"] = {
                 str(pool): _throughput(by, pool, rounds=50 if quick else 200)
@@ -197,6 +201,35 @@ def _kills(
                 until(lambda: len(children(supervisor.pid)) == 2)
                 time.sleep(0.5)  # so that there are two again
             start.cancel(run, by=by)
+    return _percentiles(taken, 50, 99)
+
+
+def _losses(
+    admin: psycopg.Connection[Any], by: UserPrincipal, *, times: int
+) -> dict[str, float]:
+    """Of two supervisors the one is killed whose worker has the run, with that worker:
+    nobody is left who knows. By the clock of the machine, which is the database's."""
+    taken: list[float] = []
+    with ExitStack() as stack:
+        another = partial(workers, 1, LEASE_SECONDS=str(LEASE))
+        pools = [stack.enter_context(another()) for _ in range(2)]
+        while len(taken) < times:
+            run = _begin(by, "wait 400")
+            until(partial(_is_past, admin, run, 2))
+            run.branch.refresh_from_db()
+            _, supervisor, _ = run.branch.worker.split(":")
+            [lost] = [pool for pool in pools if pool.pid == int(supervisor)]
+            began = time.time()
+            lost.kill()  # its worker dies with it
+            lost.wait()
+            time.sleep(0.1)  # what that had sent is stored
+            step, _ = head(admin, run.branch_id)
+            until(partial(_is_past, admin, run, step))
+            following = Checkpoint.objects.get(branch=run.branch_id, step=step + 1)
+            taken.append(following.created_at.timestamp() - began)
+            start.cancel(run, by=by)
+            pools.remove(lost)
+            pools.append(stack.enter_context(another()))
     return _percentiles(taken, 50, 99)
 
 

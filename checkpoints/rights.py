@@ -26,6 +26,7 @@ RIGHTS = {
     "checkpoints_checkpointdelta": Rights(web=ADD, worker=PACKED),
     "checkpoints_segment": Rights(web=READ, worker=PACKED),
     "checkpoints_blob": Rights(web=ADD, worker=PACKED),
+    "checkpoints_searchfield": Rights(web=READ, worker=ALL),
     # Said, and taken back; never deleted. A trigger says what may change.
     "checkpoints_remark": Rights(web=CHANGE, worker=CHANGE),
     "checkpoints_storemark": Rights(web=CHANGE, worker=CHANGE),

@@ -6,6 +6,7 @@
 //   data-see="#id …"        its key acts only once these can be seen; the first press shows them
 //   data-twice="text"       its key acts at the second press; the first says so
 //   data-read               a <details> with a box to tick: opening it ticks the box
+//   data-enter              a <details> with a form: opening it leads to the first field
 //   data-opens              a link that opens the <details> which it leads to
 //   data-rows               a list whose rows j and k walk, o opens, x selects, J and K extend
 //   data-picked             what is done with selected rows; data-count and data-many say how many
@@ -26,7 +27,7 @@
 import { install, uninstall } from "./vendor/hotkey-3.1.4.js";
 
 const root = document.documentElement;
-const FIELD = "input:not([type=checkbox], [type=radio], [type=range]), select, textarea, [contenteditable]";
+const FIELD = "input:not([type=checkbox], [type=radio], [type=range], [type=hidden]), select, textarea, [contenteditable]";
 const TOAST_SECONDS = 8;
 const USER_EVENTS = new Set(["click", "submit", "change", "input", "toggle"]);
 
@@ -290,13 +291,14 @@ function giveBackFocus() {
   (shown ?? document.querySelector("article h2[tabindex]"))?.focus();
 }
 
-// ---- Folded text: who opened it has seen it
+// ---- Folded text: who opened it has seen it. A folded form: who opens it fills it in
 
 document.addEventListener(
   "toggle", // does not bubble
   ({ target }) => {
     const box = target.open && target.matches("[data-read]") && target.querySelector("[name=read]");
     if (box) box.checked = true;
+    if (target.open && target.matches("[data-enter]")) target.querySelector(FIELD)?.focus();
   },
   true,
 );
@@ -379,6 +381,14 @@ function fade(box) {
 }
 
 // ---- Forms
+
+// What a menu filters is drawn anew behind it: done with, it closes.
+document.addEventListener("submit", ({ target }) => {
+  const menu = target.method === "get" && target.closest("details.pop");
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
 
 const sent = new WeakSet();
 

@@ -49,6 +49,7 @@ RUN_KEYS = """
 raw_commit_ms step_ms step_ratio step_p99_ms
 approve_to_durable_ms.p50 approve_to_durable_ms.p95 approve_to_durable_ms.p99
 pickup_ms.p50 pickup_ms.p99 kill_to_resume_ms.p50 kill_to_resume_ms.p99
+lost_to_resume_ms.p50 lost_to_resume_ms.p99
 steps_per_s.1 steps_per_s.2
 waiting_10000.redis_bytes waiting_10000.processes waiting_10000.rss_delta_mb
 dbos.step_ms dbos.pickup_p50_ms dbos.recv_p50_ms

@@ -6,13 +6,13 @@ password, typed words, critical risk) is decided alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
 from agents.approvals import decide as decisions
-from agents.approvals.given import demanded
+from agents.approvals.given import Where, demanded
 from agents.errors import AgentsError, InvalidDecision, NotEligible
 from agents.models import Approval, Decision
 from agents.models.approvals import Seen
@@ -38,8 +38,11 @@ def decide(
     verdict: Literal["approve", "reject"],
     by: UserPrincipal,
     reason: str = "",
+    hashes: Mapping[UUID, bytes] | None = None,
 ) -> list[Result]:
     """Approve or reject each of these as it was shown, in this order, one after another.
+
+    `hashes`: `given.hash_of_shown` of the line that the list had of each.
 
     Each is a transaction of its own: one that was changed or decided meanwhile is left,
     and the others go ahead. Named twice, a request is decided once. Raises
@@ -68,7 +71,9 @@ def decide(
             {"": "Only requests for one tool, under one rule, are decided together."}
         )
     return [
-        _result(pk, found.get(pk), wanted[pk], verdict, by, reason)
+        _result(
+            pk, found.get(pk), wanted[pk], verdict, by, reason, (hashes or {}).get(pk)
+        )
         for pk in dict.fromkeys(pk for pk, _ in shown)
     ]
 
@@ -85,6 +90,7 @@ def _result(
     verdict: str,
     by: UserPrincipal,
     reason: str,
+    shown: bytes | None,
 ) -> Result:
     if approval is None:
         return Result(pk, problem=NotEligible(GONE))
@@ -92,9 +98,13 @@ def _result(
         if is_alone(approval):
             raise InvalidDecision({"": ALONE})
         if verdict == "reject":
-            made = decisions.reject(approval, seen=seen, by=by, reason=reason)
+            made = decisions.reject(
+                approval, seen=seen, by=by, reason=reason, shown=shown, place=Where.LIST
+            )
         else:
-            made = decisions.approve(approval, seen=seen, by=by)
+            made = decisions.approve(
+                approval, seen=seen, by=by, shown=shown, place=Where.LIST
+            )
     except AgentsError as problem:
         return Result(pk, approval, problem=problem)
     return Result(pk, approval, made)

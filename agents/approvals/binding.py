@@ -49,7 +49,7 @@ def digest_of(
             "allowed": under.allowed,
             "terms": under.terms,
         },
-        agent_version=call.run.agent_version_id,
+        agent_version=call.reply.agent_version,  # that asked: its run may go on as another
         guards=_guards(call, under, in_doubt=in_doubt),
     )
 

@@ -95,6 +95,17 @@ def assignable(approval: Approval) -> list[tuple[int, str]]:
     return sorted(found, key=lambda each: each[1])
 
 
+def in_vain(approval: Approval) -> set[int]:
+    """Of those who claimed it, and whom it is assigned to: who could not decide it (any
+    more), by user id."""
+    named = {approval.claimed_by_id, approval.assigned_to_id} - {None}
+    if not named:
+        return set()
+    members = _members(approval).filter(user_id__in=named)
+    able = {each.user_id for each, why in _able(approval, members) if not why}
+    return {each for each in named if each is not None and each not in able}
+
+
 def snooze(approval: Approval, by: UserPrincipal, *, until: datetime) -> None:
     """Hide it from `by`'s list until then. Its deadline stays, and so does everyone's list.
 

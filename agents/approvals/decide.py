@@ -9,10 +9,11 @@ The call itself stays `waiting` until the run takes the decision in, as a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agents.approvals import who
-from agents.approvals.given import Given
+from agents.approvals.given import Given, Where
 from agents.approvals.settle import Edited, Verdict, call_of, decide
 from agents.approvals.who import ineligible
 from agents.errors import (
@@ -25,7 +26,7 @@ from agents.errors import (
     UnknownAgent,
     UnknownTool,
 )
-from agents.models import Approval, Decision
+from agents.models import Approval, Decision, Run
 from agents.models.approvals import Seen
 from agents.tools import Tool, registry
 from agents.tools.schema import Schema
@@ -62,6 +63,7 @@ def approve(
     password_ok: bool = False,
     typed: str = "",
     shown: bytes | None = None,
+    place: Where = Where.PAGE,
 ) -> Decision:
     """Let the call go ahead as it was shown; wake the run once every call is decided.
 
@@ -71,14 +73,16 @@ def approve(
 
     `password_ok`: the person just gave their password, and it was right; `typed`: what
     they typed to say that they mean it (`given.demanded` says what is asked for);
-    `shown`: `given.hash_of_shown` of what the page showed.
+    `shown`: `given.hash_of_shown` of what was shown, and `place`: where; without it the
+    audit log says that only revision and digest were named.
 
     Raises AlreadyDecided when someone was faster, or `by` has approved already, or it is
-    past its deadline, Stale when the request changed since it was shown, NotEligible when
-    `by` may not decide it (it names the rule), and InvalidDecision when this request
-    cannot be approved, or something is missing.
+    past its deadline, Stale when the request changed since it was shown, NotAsShown when
+    its preview did since `approval` was fetched, NotEligible when `by` may not decide it
+    (it names the rule), and InvalidDecision when this request cannot be approved, or
+    something is missing.
     """
-    given = Given(None, password_ok, typed, shown)
+    given = Given(None, password_ok, typed, shown, place=place)
     return decide(approval, seen, by, Verdict.APPROVE, given)
 
 
@@ -121,15 +125,18 @@ def reject(
     by: UserPrincipal,
     reason: str,
     shown: bytes | None = None,
+    place: Where = Where.PAGE,
+    stop: Callable[[Run], object] | None = None,
 ) -> Decision:
     """Refuse the call; the agent reads the reason. Raises as `approve`.
 
     One is enough, however many have to approve. Of a call in doubt: leave it so. The
-    third of one tool in a row pauses the run (`rejections`).
+    third of one tool in a row pauses the run (`rejections`). `stop`: what ends the run as
+    well, in the same transaction; what it raises undoes the rejection.
     """
     text = text_of("reason", reason, "Say why: the agent reads it and can do better.")
-    given = Given({"reason": text}, shown=shown)
-    return decide(approval, seen, by, Verdict.REJECT, given)
+    given = Given({"reason": text}, shown=shown, place=place)
+    return decide(approval, seen, by, Verdict.REJECT, given, stop=stop)
 
 
 def respond(

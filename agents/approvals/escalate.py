@@ -3,6 +3,7 @@
 Each step of `Terms.escalation` is due so many seconds after the request was asked. It
 raises the priority and, where only groups are asked, adds its group to them; nobody is
 taken away, and no deadline moves. A group that cannot see the thread is passed over.
+Whoever it was assigned to did not decide it: it is for everyone who is asked, again.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def take(
     """Take these next steps, in the open transaction that locked the pending row.
 
     A step whose group does not see the request is passed over, and the one after it is
-    taken at once (`sight`). `raised`: how much the priority rises where none of them
+    taken at once (`sight`). A step that is taken ends an assignment, which keeps a request
+    out of the lists of all others. `raised`: how much the priority rises where none of them
     raises it. `by`: who did it by hand; None: it was due.
     """
     every = Terms.of(row.terms).escalation
@@ -83,10 +85,16 @@ def take(
     following = None
     if level < len(every):
         following = row.asked_at + timedelta(seconds=every[level].after)
+    left_with = row.assigned_to_id
+    assigned = None if steps else left_with
     Approval.objects.unscoped(Reason.REAPER).filter(pk=row.pk).update(
-        level=level, priority=highest, next_step_at=following
+        level=level,
+        priority=highest,
+        next_step_at=following,
+        assigned_to=assigned,
     )
     row.level, row.priority, row.next_step_at = level, highest, following
+    row.assigned_to_id = assigned
     audit.record(
         by,
         "escalate",
@@ -99,6 +107,7 @@ def take(
         priority=highest,
         groups=[step.group for step in steps if step.group],
         unseen=unseen or None,
+        before=left_with if steps else None,
     )
     if steps:
         outbox.queue(row, outbox.Event.ESCALATED)

@@ -94,7 +94,7 @@ def describe(
     return [
         replace(
             shown,
-            value=(posted or {}).get(shown.name, shown.value),
+            value=(posted or {}).get(shown.name, shown.value).replace("\r\n", "\n"),
             error=errors.get(shown.path, ""),
         )
         for shown in fields
@@ -118,7 +118,7 @@ def _placed(
         while place and place not in paths:
             place = place.rpartition("/")[0]
         if not place:
-            other[path] = f"{path}: {text}" if path else text
+            other[path] = f"{path}: {text}" if path[:1] == "/" else text
         else:
             inner = path.removeprefix(place)
             said = f"{inner}: {text}" if inner else text

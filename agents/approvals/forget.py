@@ -19,8 +19,8 @@ def forget(row: Approval, by: UserPrincipal | RunPrincipal) -> None:
         workspace_id=row.workspace_id, approval=row.pk
     )
     for rule in kept.filter(revoked_at=None):
-        kept.filter(pk=rule.pk).update(
-            revoked_at=ClockTimestamp(), revoked_by_id=person
-        )
+        live = kept.filter(pk=rule.pk, revoked_at=None)
+        if not live.update(revoked_at=ClockTimestamp(), revoked_by_id=person):
+            continue  # by somebody else, just now
         via = "worker" if person is None else "web"
         audit.record(by, "sticky_revoke", obj=rule, via=via)

@@ -8,6 +8,7 @@ is kept with the decision and bound by its MAC, so `verify` can ask for it once 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from agents.errors import InvalidDecision
@@ -27,15 +28,28 @@ NO_LONGER_VALID = (
 )
 
 
+class Where(StrEnum):
+    """Where a request was shown that somebody decides, as the audit log has it."""
+
+    PAGE = "page"  # of its own, with its preview
+    LIST = "list"  # its title and arguments, as one of several
+    DIGEST = "digest"  # not known: only revision and digest were named, as programs do
+
+
 @dataclass(frozen=True)
 class Given:
-    """Beside the verdict. `shown`: `hash_of_shown` of what the page showed."""
+    """Beside the verdict. `shown`: `hash_of_shown` of what was shown, there."""
 
     content: dict[str, Any] | None = field(default=None, repr=False)
     password_ok: bool = False
     typed: str = field(default="", repr=False)
     shown: bytes | None = None
     break_glass: bool = False
+    place: Where = Where.PAGE
+
+    @property
+    def where(self) -> Where:
+        return Where.DIGEST if self.shown is None else self.place
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ def demanded(approval: Approval) -> Demanded:
 
 
 def hash_of_shown(approval: Approval, fragment: str) -> bytes:
-    """32 bytes that stand for the fragment that a page showed of this request.
+    """32 bytes that stand for the fragment that was shown of this request.
 
     Keyed, as it is derived from state; the form carries it back (`shown`, as hex).
     """

@@ -23,17 +23,18 @@ from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Now
 
 from agents import queue
-from agents.errors import ArgumentsDoNotFit
-from agents.models import Approval
+from agents.errors import ArgumentsDoNotFit, UnknownAgent, UnknownTool
+from agents.models import Approval, Decision
 from agents.pure.tolerance import differences, within
-from agents.tools import Changed, Found, Invalid, Tool, Unchanged
-from agents.tools.guards import Seen, Values
+from agents.tools import Changed, Found, Invalid, Tool, Unchanged, registry
+from agents.tools.guards import AGE, Seen, Values
 from checkpoints import audit, clock, gate
 from checkpoints.access import Reason, RunPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.pure.codec import same
 
 Guard = Approval.Guard
+Verdict = Decision.Verdict
 
 RING_AGAIN = timedelta(seconds=5)  # a check that is not over by then is asked again
 GIVE_UP = timedelta(minutes=1)  # it is said that it could not be made
@@ -140,6 +141,30 @@ def ask_check(approval: Approval, by: UserPrincipal) -> bool:
             )
             transaction.on_commit(ring)
     return bool(asked)
+
+
+class TooOld(Exception):
+    """The guard's last look at what is to be approved is too long ago."""
+
+    def __init__(self, checked_at: datetime | None) -> None:
+        super().__init__("The guard's last look is too long ago.")
+        self.checked_at = checked_at
+
+
+def require_recent(row: Approval, verdict: str, at: datetime) -> None:
+    """Raises TooOld where somebody is to let go ahead now what was looked at too long ago.
+
+    What could not be checked counts as a look: it says so, and is checked before it runs.
+    """
+    if not row.guard or verdict not in (Verdict.APPROVE, Verdict.EDIT):
+        return
+    agent = row.run.agent_version.agent.name
+    try:
+        age = registry.tool(agent, row.call.tool).guard_age
+    except (UnknownAgent, UnknownTool):
+        age = AGE
+    if row.guard_checked_at is None or at - row.guard_checked_at > age:
+        raise TooOld(row.guard_checked_at)
 
 
 def revalidated(

@@ -62,23 +62,24 @@ def counted(approval: Approval, approvals: Sequence[Decision]) -> list[Decision]
 
 
 def no_longer(approval: Approval, decision: Decision) -> str:
-    """Why who gave this approval could not give it now; empty when they could."""
-    may = (
+    """Why who approved this, or answered it, could not do so now; empty when they could."""
+    member = (
         Membership.objects.unscoped(Reason.WORKER)
         .filter(
             workspace_id=decision.workspace_id,
             user_id=decision.by_id,
             user__is_active=True,
-            can_approve=True,
         )
-        .exclude(role=Role.AUDITOR)
+        .first()
     )
-    if decision.break_glass:
-        may = may.filter(role=Role.ADMIN)
-    if not may.exists():
+    if member is None or not who.has_right(
+        approval, member.role, can_approve=member.can_approve
+    ):
         return "no longer may"
-    if decision.break_glass or not approval.terms:
+    if decision.break_glass:
+        return "" if member.role == Role.ADMIN else "no longer may"
+    if not approval.terms:
         return ""
     if who.not_asked(approval, decision.by_id, decision.verdict):
-        return "is not among those who may approve it"
+        return "is not among those who may decide it"
     return ""

@@ -7,6 +7,7 @@ written, and what was decided is checked again before it runs.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -26,14 +27,28 @@ from checkpoints.pure.codec import same
 _TIMES = ("due_at", "level", "priority", "next_step_at")
 
 
-def found_same(row: Approval, look: Look, principal: RunPrincipal) -> bool:
-    """It is still about what was asked. False where it is another request by now."""
+def found_same(
+    row: Approval,
+    look: Look,
+    principal: RunPrincipal,
+    *,
+    at: datetime,
+    same_preview: bool,
+) -> bool:
+    """It is still about what was asked, as found `at`. False where it is another request
+    by now, or was looked at since.
+
+    Another preview makes no revision: a decision for a page that showed the one before
+    is refused by what the page showed (`settle`).
+    """
     with unscoped(Reason.WORKER), transaction.atomic():
         now = _locked(row)
-        if now is None:
+        if now is None or (now.guard_checked_at or at) > at:
             return False
-        values = columns(now, look, at=clock.now())
+        values = columns(now, look, at=at)
         del values["guard_seen"]  # the digest binds the record as it is
+        if same_preview:
+            del values["preview"]  # so that a decision that is under way holds
         Approval.objects.filter(pk=now.pk).update(**values)
         revalidated(now, look, principal, revision=now.revision)
     return True

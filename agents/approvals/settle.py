@@ -8,18 +8,20 @@ are enough of the same revision (docs/approvals.md).
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 
-from agents.approvals import expire, quorum, rejections, who
+from agents.approvals import expire, guards, quorum, rejections, who
 from agents.approvals.binding import digest_of, mac_of
 from agents.approvals.close import close
-from agents.approvals.given import Given, confirmed, require_valid
+from agents.approvals.given import Given, Where, confirmed, require_valid
 from agents.approvals.lock import locked, require_open
-from agents.errors import AlreadyDecided, InvalidDecision, NotEligible
+from agents.delivery import outbox
+from agents.errors import AlreadyDecided, InvalidDecision, NotAsShown, NotEligible
 from agents.models import Approval, Decision, Run, ToolCall
 from agents.models.approvals import Seen
 from agents.pure.digest import alike_digest
@@ -32,6 +34,11 @@ from checkpoints.keys.hierarchy import workspace_mac
 from checkpoints.models import DataKey
 
 Verdict = Decision.Verdict
+
+LOOKS_AGAIN = (
+    "What this depends on was looked at too long ago. It is looked at again now: decide in"
+    " a moment, about what is found."
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,13 @@ def decide(
     verdict: Decision.Verdict,
     given: Given,
     edited: Edited | None = None,
+    *,
+    stop: Callable[[Run], object] | None = None,
 ) -> Decision:
-    """Take this decision. Raises as `decide.approve`."""
+    """Take this decision, and end the run with it (`stop`). Raises as `decide.approve`.
+
+    `approval`: as it was opened for `given.shown`, where that is given.
+    """
     if why := who.without_right(approval, by):
         raise NotEligible(why)
     try:
@@ -70,10 +82,21 @@ def decide(
             except AlreadyDecided as closed:
                 closed.is_repeat = _was_said(row, seen, by, verdict, given)
                 raise
-            return _decide(row, run, at, seen, by, verdict, given, edited)
+            # Another look came between: what it found is not what the page showed.
+            lets_go = verdict in (Verdict.APPROVE, Verdict.EDIT)
+            on_page = given.where is Where.PAGE
+            if lets_go and on_page and row.preview != approval.preview:
+                raise NotAsShown
+            made = _decide(row, run, at, seen, by, verdict, given, edited)
+            if stop is not None:
+                stop(run)
+            return made
     except expire.Overdue as late:
         expire.expire(approval.pk)
         raise AlreadyDecided("", "expired", late.due_at) from None
+    except guards.TooOld:
+        guards.ask_check(approval, by)
+        raise InvalidDecision({"verdict": LOOKS_AGAIN}) from None
 
 
 def _decide(
@@ -119,22 +142,28 @@ def _decide(
     decision.mac = mac_of(decision, content=content, settled=settled)
     needed = terms.approvers if terms.approvers > 1 else None
     so_far = None
+    if alone and (mine := _own(quorum.given(row), by)):
+        raise _said_by(mine)  # to be taken back first: one person is one approval
     if needed and verdict == Verdict.APPROVE and not alone:
         so_far = len(_others(row, by)) + 1
-        if so_far < needed:
-            decision.save(force_insert=True)
-            _record(by, row, verdict, given=so_far, needed=needed)
-            return decision
-    if edited is not None and who.edit_stays_open(terms):
-        _renew(row, edited, settled)
+    # What is late, or said before, is told that first.
+    guards.require_recent(row, verdict, at)
+    if needed and so_far is not None and so_far < needed:
         decision.save(force_insert=True)
-        _record(by, row, verdict, needed=needed)
+        _record(by, row, verdict, given.where, so_far=so_far, needed=needed)
+        return decision
+    if edited is not None and who.edit_stays_open(terms):
+        _renew(row, edited, settled, by)
+        decision.save(force_insert=True)
+        _record(by, row, verdict, given.where, needed=needed)
+        row.revision += 1  # as it is stored now
+        outbox.queue(row, outbox.Event.ASKED)
         return decision
     grace = timedelta(seconds=terms.grace)
     final_at = decision.at + grace if grace else None
     close(row, seen, decision, settled=settled, final_at=final_at)
     action = "break_glass" if alone else verdict
-    _record(by, row, action, given=so_far, needed=needed)
+    _record(by, row, action, given.where, so_far=so_far, needed=needed)
     if verdict == Verdict.REJECT:
         rejections.pause_after(row, run, by)
     # Whoever decides takes over what its owner left, if they may.
@@ -147,22 +176,34 @@ def _decide(
 def _others(row: Approval, by: UserPrincipal) -> list[Decision]:
     """Approvals of others that count. Raises AlreadyDecided where `by` gave one."""
     approvals = quorum.given(row)
-    for mine in approvals:
-        if mine.by_id == by.user_id:
-            name = mine.by.get_full_name() or mine.by.get_username()
-            said = AlreadyDecided(name, "approved", mine.at)
-            said.is_repeat = mine.session == by.session
-            raise said
+    if mine := _own(approvals, by):
+        said = _said_by(mine)
+        said.is_repeat = mine.session == by.session
+        raise said
     return quorum.counted(row, approvals)
 
 
-def _renew(row: Approval, edited: Edited, settled: bytes) -> None:
-    """Pending still, with other arguments: earlier approvals count no more."""
+def _own(approvals: list[Decision], by: UserPrincipal) -> Decision | None:
+    return next((each for each in approvals if each.by_id == by.user_id), None)
+
+
+def _said_by(mine: Decision) -> AlreadyDecided:
+    name = mine.by.get_full_name() or mine.by.get_username()
+    return AlreadyDecided(name, "approved", mine.at)
+
+
+def _renew(row: Approval, edited: Edited, settled: bytes, by: UserPrincipal) -> None:
+    """Pending still, with other arguments: earlier approvals count no more.
+
+    Its preview was of the arguments before; who opens the page has another one made.
+    """
     key = workspace_mac(row.workspace_id, DataKey.Purpose.INDEX)
-    Approval.objects.filter(pk=row.pk).update(
+    Approval.objects.for_user(by).filter(pk=row.pk).update(
         revision=row.revision + 1,
         digest=settled,
         alike=alike_digest(key, tool=edited.tool.name, arguments=edited.arguments),
+        preview=None,
+        guard_checked_at=None,
     )
 
 
@@ -170,11 +211,12 @@ def _record(
     by: UserPrincipal,
     row: Approval,
     action: str,
+    where: Where,
     *,
-    given: int | None = None,
+    so_far: int | None = None,
     needed: int | None = None,
 ) -> None:
-    """`given` of so many approvals that are `needed`, where one is not enough."""
+    """`so_far` approvals of as many as are `needed`, where one is not enough."""
     audit.record(
         by,
         action,
@@ -182,7 +224,8 @@ def _record(
         run=row.run_id,
         call=row.call_id,
         revision=row.revision,
-        given=given,
+        shown=str(where),
+        given=so_far,
         needed=needed,
     )
 

@@ -15,6 +15,7 @@ from agents.approvals import quorum, rejections, who
 from agents.approvals.binding import last_decision
 from agents.approvals.forget import forget
 from agents.approvals.lock import locked
+from agents.delivery import outbox
 from agents.errors import NotEligible, Stale, TooLate
 from agents.models import Approval, Decision, Run, ToolCall
 from checkpoints import audit, gate
@@ -59,6 +60,9 @@ def undo(approval: Approval, by: UserPrincipal, *, revision: int | None = None) 
             revision=row.revision,
             was=row.status,
         )
+        # It is another request: what was said of the one before calls nobody any more.
+        row.revision += 1
+        outbox.queue(row, outbox.Event.ASKED)
 
 
 def may_undo(approval: Approval, by: UserPrincipal) -> bool:

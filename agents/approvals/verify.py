@@ -107,7 +107,8 @@ def verify(call: ToolCall, *, tool: Tool, opener: Pass) -> EffectiveArguments:
 def verify_answer(approval: Approval, *, opener: Pass) -> Decision:
     """The decision behind a rejection or an answer, when its record is genuine.
 
-    Raises ApprovalInvalid.
+    An answer is the call's result, so whoever gave it may still do so; by a rejection
+    nothing runs. Raises ApprovalInvalid.
     """
     decision = _closing(approval, _said(approval))
     if approval.revision != decision.revision:
@@ -121,6 +122,8 @@ def verify_answer(approval: Approval, *, opener: Pass) -> Decision:
     ):
         raise ApprovalInvalid("This is not the request that was decided.")
     _require_genuine(decision, content, bytes(decision.digest))
+    if decision.verdict == Verdict.RESPOND:
+        _require_right(approval, Terms.of(approval.terms), decision)
     return decision
 
 
@@ -177,12 +180,13 @@ def _require_genuine(decision: Decision, content: Any, settled: bytes) -> None:
 
 
 def _require_right(approval: Approval, terms: Terms, decision: Decision) -> None:
-    """The person who approved may still do so, and gave what was asked for, in time."""
+    """The person may still decide this, and gave what was asked for, in time."""
     name = decision.by.get_full_name() or decision.by.get_username()
+    did = "answered" if decision.verdict == Verdict.RESPOND else "approved"
     if why := quorum.no_longer(approval, decision):
-        raise ApprovalInvalid(f"{name}, who approved this, {why}.")
+        raise ApprovalInvalid(f"{name}, who {did} this, {why}.")
     if decision.confirmed.split() != wanted(terms):
-        raise ApprovalInvalid(f"{name} approved this without what it asks for.")
+        raise ApprovalInvalid(f"{name} {did} this without what it asks for.")
     late = approval.due_at is not None and decision.at >= approval.due_at
     if late and terms.then == "reject":
-        raise ApprovalInvalid(f"{name} approved this after its deadline.")
+        raise ApprovalInvalid(f"{name} {did} this after its deadline.")

@@ -92,11 +92,19 @@ WHERE {which}
 ON CONFLICT DO NOTHING"""  # noqa: S608  # our own names; values are parameters
 
 
-# Whom the request is asked: the groups of its terms, or of the step that it escalated to.
+# Whom the request is asked: the groups of its terms with those of the steps that it
+# escalated by (`who.asked_groups`), or of the step that it escalates to.
 _GROUPS = """CASE
     WHEN {event} = 'escalated' THEN array_remove(
         ARRAY[asked.terms #>> ARRAY['escalation', (asked.level - 1)::text, 'group']], NULL)
-    ELSE ARRAY(SELECT jsonb_array_elements_text(coalesce(asked.terms -> 'groups', '[]')))
+    WHEN coalesce(asked.terms -> 'groups', '[]') = '[]' THEN ARRAY[]::text[]
+    ELSE ARRAY(
+        SELECT jsonb_array_elements_text(asked.terms -> 'groups')
+        UNION
+        SELECT step.taken ->> 'group'
+        FROM jsonb_array_elements(coalesce(asked.terms -> 'escalation', '[]'))
+             WITH ORDINALITY AS step(taken, n)
+        WHERE step.n <= asked.level AND step.taken ->> 'group' IS NOT NULL)
 END"""
 
 # A channel with an address is no person: it hears of what the whole workspace sees.

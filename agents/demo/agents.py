@@ -24,5 +24,10 @@ trip_planner = register(
         tools=TOOLS,
         temperature=0,
         seed=7,
+        search_fields={
+            "hold": "/vars/hold",
+            "booking": "/facts/booking/code",
+            "flight": "/facts/booking/flight",
+        },
     )
 )

@@ -72,6 +72,7 @@ class Run(models.Model):
     workspace = models.ForeignKey(Workspace, models.PROTECT, related_name="+")
     thread = models.ForeignKey(Thread, models.PROTECT, related_name="runs")
     branch = models.ForeignKey(Branch, models.PROTECT, related_name="runs")
+    # That works on it, or did last: each step names the one that made it.
     agent_version = models.ForeignKey(AgentVersion, models.PROTECT, related_name="runs")
     grant = models.ForeignKey(Grant, models.PROTECT, related_name="+")
     started_by = models.ForeignKey(

@@ -26,7 +26,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403; the text of `PermissionDenied` says who can. The audit log says who could not.
+    """403; the text of `PermissionDenied` says who can."""
+    record_refused(request)
+    return _refused(request, 403, reason=str(exception))
+
+
+def record_refused(request: HttpRequest) -> None:
+    """The audit log says who could not.
 
     What they wanted is the route and the id in it. That id was typed, perhaps: it is
     written down whether there is such a row or not, in the log of the one who asked.
@@ -41,7 +47,6 @@ def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
             outcome="refused",
             **match.kwargs,
         )
-    return _refused(request, 403, reason=str(exception))
 
 
 def _principal(request: HttpRequest) -> UserPrincipal | None:

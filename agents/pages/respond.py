@@ -54,17 +54,25 @@ def went_on(request: HttpRequest, to: str, *, say: str = "") -> HttpResponse:
 
 
 def conflict(
-    request: HttpRequest, fragment: str, lost: Exception, *, to: str, **context: Any
+    request: HttpRequest,
+    fragment: str,
+    lost: Exception,
+    *,
+    to: str,
+    page: str = "",
+    **context: Any,
 ) -> HttpResponse:
     """Someone or something was faster (409): `fragment` shows who, when and what.
 
     It is rendered with `lost`; the exception's text is what is said, where the request
-    stands, and so in no toast as well.
+    stands, and so in no toast as well. `page`: the whole page, where a browser without
+    script would lose on its way to `to` what was typed.
     """
-    if not is_fragment(request):
+    if not is_fragment(request) and not page:
         messages.error(request, str(lost))
         return see_other(to)
-    return render(request, fragment, {**context, "lost": lost}, status=409)
+    template = fragment if is_fragment(request) else page
+    return render(request, template, {**context, "lost": lost}, status=409)
 
 
 def invalid(

@@ -24,6 +24,7 @@ from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
 from agents.pages.run_list.find import PERIODS, Filters, Found, Page, page_of
 from agents.pages.run_list.health import Health, health
+from agents.pages.thread.trouble import means
 from agents.pure.queues import PRIORITIES
 from agents.runs import start as service
 from agents.tools import registry
@@ -47,6 +48,12 @@ class Row:
         name = self.run.agent_version.agent.name
         own = registry.agent(name).limits.max_steps if name in registry else None
         return min(own or settings.MAX_STEPS, settings.MAX_STEPS)
+
+    @property
+    def why(self) -> str:
+        """Why it failed, or pauses: its reason; for who cannot read that, what it means."""
+        kind = self.run.error_class
+        return self.error or (f"{means(kind)} ({kind})" if kind else "")
 
     @property
     def limit(self) -> CostLimit | None:

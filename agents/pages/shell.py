@@ -93,6 +93,7 @@ SHORTCUTS = (
             ("Compare other steps with this one, or no longer", ("b", "B")),
             ("Watch a path, or no longer", ("w",)),
             ("Previous, next change of the watched path", ("[", "]")),
+            ("Filter steps", ("s",)),
             ("Follow new steps", ("l",)),
             ("Copy the address", ("y",)),
             ("Write a note", ("m",)),

@@ -113,7 +113,12 @@ class Judge:
         )
         if rule is None:
             return outcome
-        return Outcome("auto_approve", None, why="Such a call was approved before.")
+        return Outcome(
+            "auto_approve",
+            None,
+            why="Such a call was approved before.",
+            remembered=recalled.why(rule, outcome.demand),
+        )
 
     def _rules(self, tool: Tool) -> list[Rule]:
         return [

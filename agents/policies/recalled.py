@@ -16,6 +16,7 @@ from django.db.models import F, Q
 from agents.approvals.decide import ineligible
 from agents.models import Approval, PolicyUse, Run, StickyRule, ToolCall
 from agents.policies.remembered import matches
+from agents.pure.policies import Why
 from agents.pure.terms import Demand
 from agents.tools import Tool
 from checkpoints import audit, gate
@@ -55,6 +56,24 @@ def lets_go(
         if _may_still(rule, row, run, demand) and _hit(rule, row, run, demand):
             return rule
     return None
+
+
+def why(rule: StickyRule, demand: Demand) -> Why:
+    """For the log: by what a call goes ahead, whose doing that is, and what would have
+    asked about it.
+
+    The rule is written once, so its id is its version; the event that it was made
+    (`sticky_make`) has what its maker saw.
+    """
+    ids: dict[str, str | int | None] = {
+        "sticky": str(rule.pk),
+        "made_by": str(rule.made_by_id),
+        "remembered_from": str(rule.approval_id),
+        "policy": str(demand.policy) if demand.policy else None,
+        "policy_version": demand.version,
+        "rule": demand.rule_id or demand.rule or None,
+    }
+    return {name: value for name, value in ids.items() if value is not None}
 
 
 def _live(

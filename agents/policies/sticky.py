@@ -68,8 +68,6 @@ def remember(
     """
     if why := offered(approval, by):
         raise NotEligible(why)
-    if not _has_approved(approval, seen, by):
-        raise InvalidSticky({"": "Approve it first, as it was shown."})
     now = clock.now()
     if scope not in Scope.values:
         raise InvalidSticky({"scope": f"One of {', '.join(Scope.values)}."})
@@ -95,8 +93,18 @@ def remember(
     more = {"paths": sorted(leaves(arguments)), "version": tool.version}
     rule.predicate = gate.seal(rule, "predicate", bound(rule, when, more))
     with transaction.atomic():
+        if not _has_approved(approval, seen, by):
+            raise InvalidSticky({"": "Approve it first, as it was shown."})
         rule.save(force_insert=True)
-        audit.record(by, "sticky_make", obj=rule, approval=approval.pk, scope=scope)
+        audit.record(
+            by,
+            "sticky_make",
+            obj=rule,
+            approval=approval.pk,
+            revision=seen.revision,
+            digest=seen.digest.hex(),
+            scope=scope,
+        )
     return rule
 
 
@@ -140,12 +148,22 @@ def shown(
 
 
 def _has_approved(approval: Approval, seen: Seen, by: UserPrincipal) -> bool:
-    closed = Approval.objects.for_user(by).filter(
-        pk=approval.pk, status=Approval.Status.APPROVED, decided_by=by.user_id
+    """With the request locked until the transaction ends: whoever takes the approval back
+    meanwhile comes after this, and finds what is remembered from it."""
+    row = (
+        Approval.objects.for_user(by)
+        .select_for_update(no_key=True)
+        .filter(pk=approval.pk)
+        .first()
     )
+    if row is None or (row.status, row.decided_by_id, row.as_shown()) != (
+        Approval.Status.APPROVED,
+        by.user_id,
+        seen,
+    ):
+        return False
     return (
-        closed.filter(revision=seen.revision, digest=seen.digest).exists()
-        and Decision.objects.for_user(by)
+        Decision.objects.for_user(by)
         .filter(approval=approval, by=by.user_id, verdict=Decision.Verdict.APPROVE)
         .filter(revision=seen.revision, digest=seen.digest)
         .exists()

@@ -29,7 +29,7 @@ def approval_digest(
     schema_hash: str,
     arguments: Mapping[str, Any],
     policy: Mapping[str, Any],
-    agent_version: UUID,
+    agent_version: UUID | None,
     guards: Mapping[str, Any] | None = None,
 ) -> bytes:
     """32 bytes that stand for one request: this call, in this place, so shown."""

@@ -3,6 +3,7 @@
     the last reply has calls without a result
         one may run now      run the first such          Continue(tool step)
         all need a person    ask for those not yet asked Interrupted
+    its window has to move   sum up what goes            Continue(summary step)
     otherwise                call the model
         it made calls        Continue(model step)
         it answered          Finished(model step)
@@ -26,12 +27,17 @@ from agents.errors import ModelFailed
 from agents.pure.context import (
     PERSON,
     AsSent,
+    Moved,
     Request,
+    Window,
     answers,
     backwards,
     calls_of,
     compose,
+    moved,
+    summing_up,
 )
+from agents.pure.context.window import LONGEST
 from agents.pure.labels import first_words
 from checkpoints.errors import NotJson
 from checkpoints.ids import uuid7
@@ -221,11 +227,12 @@ def advance(
     keys: Keys = call_key,
     waiting: Sequence[Call] | None = None,
     as_whole: AsSent | None = None,
+    window: Window | None = None,
 ) -> Continue | Interrupted | Finished:
     """The next step of this state. Whatever the state, it raises nothing of its own.
 
     `waiting`: its unanswered calls, where they are known; `as_whole` as `compose` takes
-    it. What `tools.run` raises passes through: a tool's failure is an outcome, so an
+    it; `window`: how much of the conversation is sent, if not all. What `tools.run` raises passes through: a tool's failure is an outcome, so an
     exception is a fault of the runner's.
     """
     if waiting is None:
@@ -248,6 +255,8 @@ def advance(
     last = next(backwards(state), None)
     if last is not None and last["role"] == "assistant":
         return Finished(None)  # a worker stopped between its last step and saying so
+    if window is not None and (move := moved(state, window)) is not None:
+        return Continue(_summed_up(state, move, model))
     return _think(compose(state, tools.schemas, as_whole=as_whole), model, tools)
 
 
@@ -409,6 +418,79 @@ def _think(request: Request, model: Model, tools: Tools) -> Continue | Finished:
         },
     )
     return Continue(step) if calls else Finished(step)
+
+
+def _summed_up(state: State, move: Moved, model: Model) -> Step:
+    """The step that moves the window, with a summary of what goes out of it.
+
+    Where no summary comes, the window moves all the same, and what goes is told as facts.
+    """
+    if move.upto == move.summed:
+        label = f"Works from the messages after the first {move.first}"
+        return Step(kind="summary", label=label, ops=(move.how(summed=False).op(),))
+    request = summing_up(state, move.summed, move.upto)
+    try:
+        reply = model.reply(request)
+    except ModelFailed as failed:
+        return _unsummed(
+            move,
+            request,
+            str(failed),
+            error_class=failed.error_class,
+            attempts=failed.attempts,
+        )
+    message, cleaned = clean(reply.message)
+    text = _text(message.get("content")).strip()
+    if not text or calls_of({**message, "role": "assistant"}):
+        why = "the model wrote none"
+        return _unsummed(
+            move,
+            request,
+            why,
+            error_class="no_summary",
+            attempts=reply.attempts,
+            meta=reply.meta,
+        )
+    return Step(
+        id=reply.id,
+        kind="summary",
+        label=f"Summed up the first {move.upto} messages",
+        ops=(ops.set_("/summary", text[:LONGEST]), move.how(summed=True).op()),
+        meta=reply.meta,
+        context={
+            "request": request.manifest,
+            "attempts": list(reply.attempts),
+            "left_out": list(reply.left_out),
+            "finish_reason": reply.finish_reason,
+            "cleaned": cleaned,
+        },
+    )
+
+
+def _unsummed(
+    move: Moved,
+    request: Request,
+    why: str,
+    *,
+    error_class: str,
+    attempts: Sequence[dict[str, Any]],
+    meta: ReplyMeta | None = None,
+) -> Step:
+    return Step(
+        kind="summary",
+        status="failed",
+        label=first_words(f"No summary: {why}"),
+        ops=(move.how(summed=False).op(),),
+        meta=meta
+        or ReplyMeta(
+            model_requested=request.model,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            seed=request.seed,
+        ),
+        error_class=error_class,
+        context={"request": request.manifest, "attempts": list(attempts)},
+    )
 
 
 def _text(value: object) -> str:

@@ -137,6 +137,11 @@ class Rule:
         }
 
 
+# Why a call may run, for the log: of what nobody was asked about ids, versions and rules
+# of code; else the people whose approvals count.
+Why = Mapping[str, str | int | list[str]]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What becomes of a call, by which rule, and why."""
@@ -148,6 +153,8 @@ class Outcome:
     why: str = ""
     name: str = ""  # of the rule that asks
     risk: str = ""  # where the rule says another than the tool
+    # Where it goes ahead by what a person had remembered: by what, and whose (for the log).
+    remembered: Why | None = None
 
     @property
     def asks(self) -> bool:

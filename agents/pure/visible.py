@@ -86,6 +86,11 @@ def is_plain(text: str) -> bool:
     return not _TELLING.search(text) and "@" not in text and "://" not in text
 
 
+def hides(text: str) -> bool:
+    """Whether something in it cannot be seen, or looks like something else."""
+    return not is_plain(text) and any(isinstance(part, Mark) for part in parts(text))
+
+
 def flat(text: str) -> str:
     """The same as one string, for places that hold no markup: ``pay⟦U+202E⟧``."""
     return "".join(

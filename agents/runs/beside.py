@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from django.db.models.fields import NOT_PROVIDED
 
 from agents.models import Run, ToolCall
+from agents.pure.policies import Why
 from agents.runs import trace
-from agents.runs.trace import Why
 from agents.runs.used import Used
 from checkpoints.gate import GRANTED
 from checkpoints.log.append import Beside, Statement

@@ -6,7 +6,7 @@ database's clock. Locks are taken in the order branch, run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -19,8 +19,10 @@ from agents.models import AgentVersion, Run
 from agents.policies.stored import IN_FORCE, InForce
 from agents.runs.beside import WAITING
 from agents.runs.resume import LAST_WORK, Rest, Work, rest
+from agents.runs.searched import Seen
 from agents.runs.stop import stop_or_make_ready
 from agents.tools import Agent, registry
+from agents.wake import ring
 from checkpoints.access import Reason, RunPrincipal
 from checkpoints.db import rows
 from checkpoints.db.prepared import Prepared
@@ -44,11 +46,13 @@ class Claim:
     agent: Agent
     lease: timedelta
     policies: InForce  # as they were when the run was taken
+    version: bytes  # the digest of the version that worked on it last, or is to begin
     rest: Rest | None = None  # of the branch until now; None: no run worked there
     # As it was when the run was taken:
     schema_version: int | None = None  # of the state at the head
     most_steps: int | None = None  # of the thread, by its policy; None: no limit
     messages: bool = True  # whether there are some that no step holds
+    seen: Seen = field(default_factory=lambda: Seen({}), repr=False, compare=False)
 
     @property
     def principal(self) -> RunPrincipal:
@@ -106,11 +110,15 @@ def _claim(run_id: UUID, worker: str, *, queue: str, yields: bool) -> Claim | No
     own = len(Branch._meta.concrete_fields)
     branch = rows.made(Branch, found[:own])
     started, more = found[own:-_MORE], found[-_MORE:]
-    agent, was, schema_version, most_steps, messages, agent_id, policies, *last = more
+    agent, version, was, schema_version, most_steps, messages, *more = more
+    agent_id, policies, *last = more
     if started[0] is None:
         # Its run was paused or ended just then, by who had the row locked.
-        Branch.objects.unscoped(Reason.WORKER).release(branch.pk, fence=branch.fence)
-        return None
+        _leave(branch)
+        # If it was to go first, ours is left.
+        if wanted == run_id:
+            return None
+        return _claim(run_id, worker, queue=queue, yields=False)
     run = rows.made(Run, started)
     assert branch.lease_until is not None  # it was just set
     rested = rest(
@@ -125,14 +133,27 @@ def _claim(run_id: UUID, worker: str, *, queue: str, yields: bool) -> Claim | No
         registry.agent(agent),
         lease(),
         InForce.of(run.workspace_id, agent_id, policies),
+        bytes(version),
         rest=rested,
         schema_version=schema_version,
         most_steps=most_steps,
         messages=messages,
+        seen=Seen(registry.agent(agent).search_fields),
     )
 
 
-_MORE = 7 + len(Work._fields)  # columns that follow those of the two rows
+def _leave(branch: Branch) -> None:
+    """Let go of a branch that was taken for nothing, and ring for what came meanwhile.
+
+    A run that is resumed, or takes its place, rings at once: who heard that found the
+    branch held.
+    """
+    Branch.objects.unscoped(Reason.WORKER).release(branch.pk, fence=branch.fence)
+    for run in Run.objects.unscoped(Reason.WORKER).due().filter(branch=branch.pk):
+        ring(run.pk, fence=branch.fence, n=0, on=run.queue)
+
+
+_MORE = 8 + len(Work._fields)  # columns that follow those of the two rows
 _DUE = """status IN ('ready', 'running') AND run.paused_at IS NULL
       AND (run.wake_at IS NULL OR run.wake_at <= clock_timestamp())"""
 
@@ -163,7 +184,7 @@ WITH named AS (
     ORDER BY run.priority, run.ready_at
     LIMIT 1
 ), wanted AS (
-    SELECT run.id, run.branch_id, agent.name, run.status AS was,
+    SELECT run.id, run.branch_id, agent.name, version.digest, run.status AS was,
            {MOST_STEPS} AS most_steps, agent.id AS agent_id,
            {IN_FORCE.format(workspace="run.workspace_id", agent="agent.id")} AS policies,
            last.*
@@ -194,9 +215,9 @@ WITH named AS (
     WHERE run.id = held.holder AND run.{_DUE}
     RETURNING {rows.columns(Run, "run")}
 )
-SELECT {rows.columns(Branch, "held")}, {rows.columns(Run, "started")}, wanted.name, wanted.was,
-       head.schema_version, wanted.most_steps, {WAITING.format(branch="held.id")},
-       wanted.agent_id, wanted.policies,
+SELECT {rows.columns(Branch, "held")}, {rows.columns(Run, "started")}, wanted.name,
+       wanted.digest, wanted.was, head.schema_version, wanted.most_steps,
+       {WAITING.format(branch="held.id")}, wanted.agent_id, wanted.policies,
        wanted.created_at, wanted.kind, wanted.worked, wanted.agent_version, wanted.id
 FROM wanted
 LEFT JOIN held ON true
@@ -210,6 +231,7 @@ def let_go(claim: Claim) -> None:
     held = Branch.objects.for_run(claim.principal)
     if not held.release(claim.branch.pk, fence=claim.branch.fence):
         raise Fenced("Another worker holds the branch.")
+    claim.seen.keep(claim.branch, claim.principal)
 
 
 def give_back(claim: Claim, *, blameless: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.errors import InvalidEdit
-from agents.pure.context import messages_of
+from agents.pure.context import messages_of, whole_again
 from agents.runs.placed import misfit, placed
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import codec, ops
@@ -114,7 +114,7 @@ def _at_places(
         if found:
             wrong.setdefault(name, found)
             continue
-        after = now
+        after = whole_again(after, now)
         changed += [path or "the state" for path in values]
     return after, changed
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,22 +22,24 @@ from agents.models import Approval, ToolCall
 from agents.models.approvals import ApprovalQuerySet
 from agents.policies.judge import NOT_ALLOWED, REJECTED, STOPPED, STOPS, Judge
 from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
+from agents.pure.policies import Outcome, Why
 from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (
     HANGS,
     IN_DOUBT,
+    TRIES,
     CallInDoubt,
     Heart,
     execute,
     once,
     reconcile,
     rest,
+    seconds_of,
 )
 from agents.runs.guarded import Guarded
 from agents.runs.ledger import Ledger
 from agents.runs.patience import Patience
-from agents.runs.trace import Why
 from agents.tools import Tool
 from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
@@ -189,8 +192,6 @@ class Effects:
         if arguments is None:
             arguments = self._opener.open(row, "arguments")
         assert arguments is not None  # a call that may run has them
-        if row.status == Status.EXECUTING and once(tool):
-            rest(row.attempts)  # it did not happen, and broke a moment ago
         if tool.has_effects:
             self._opener.require_right()  # not as it was when the last step was stored
             self._ledger.intend(row)
@@ -209,6 +210,7 @@ class Effects:
         except CallInDoubt as doubt:
             self._in_doubt[row.pk] = str(doubt)
             if str(doubt) == HANGS:
+                failpoint("after giving up")
                 self._ledger.doubt(row, HANGS)
             raise
         failpoint("after effect")
@@ -308,12 +310,7 @@ class Effects:
         outcome = self._judge.judge(row, tool, arguments, free=free)
         match outcome.kind:
             case "auto_approve":
-                if free and outcome.rule and (origin := outcome.rule.origin):
-                    why: Why = {
-                        "policy": str(origin.policy),
-                        "policy_version": origin.version,
-                        "rule": outcome.rule.id,
-                    }
+                if free and (why := _why(outcome)):
                     self._ledger.let_go(row, why)
                 return None
             case "auto_reject":
@@ -330,6 +327,15 @@ class Effects:
     def _must_ask(self, row: ToolCall, tool: Tool, title: str) -> bool:
         """Whether nobody but a person can say what came of a call that was begun."""
         if row.pk not in self._found:
+            if tool.reconcile is not None:
+                # It may have broken a moment ago, and be on its way still: its tool is
+                # asked after that, and the call made at once where it did not happen.
+                rest(min(row.attempts, TRIES))
+            within = timedelta(seconds=seconds_of(tool))
+            # Asked before its tool is, which may take a while to answer.
+            hangs = self._in_doubt.get(row.pk) == HANGS or self._ledger.may_hang(
+                row, within=within
+            )
             try:
                 found = reconcile(
                     tool,
@@ -342,7 +348,7 @@ class Effects:
             except CallInDoubt as doubt:
                 self._in_doubt.setdefault(row.pk, str(doubt))
                 return True
-            if found is None and row.error_class == HANGS:
+            if found is None and hangs:
                 # Not yet: the call that was given up may be at work, also where it was
                 # another claim that gave it up.
                 self._in_doubt[row.pk] = HANGS
@@ -384,6 +390,7 @@ class Effects:
         else:
             if self._guarded.holds(row, tool, approved.arguments):
                 self._effective[row.pk] = approved
+                self._ledger.let_go(row, {"approvers": _people(approved)})
                 return RunIt()
             logger.warning("what was approved is not so any more", extra=ids)
             if begun:
@@ -424,3 +431,20 @@ class Effects:
         if self._claim.branch.parent_id is None:
             return False
         return tool.has_effects or (bool(self._choices) and tool.effect == "read")
+
+
+def _why(outcome: Outcome) -> Why | None:
+    """What let a call go that nobody is asked about; None: the tool's own rule."""
+    if outcome.rule and (origin := outcome.rule.origin):
+        return {
+            "policy": str(origin.policy),
+            "policy_version": origin.version,
+            "rule": outcome.rule.id,
+        }
+    return outcome.remembered
+
+
+def _people(approved: EffectiveArguments) -> list[str]:
+    """Whose approvals count, by user id: not who has lost the right since."""
+    said = sorted(approved.approvals, key=lambda each: each.at)
+    return [str(each.by_id) for each in said]

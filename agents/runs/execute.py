@@ -156,12 +156,13 @@ def _call(
 
     return aside(
         lambda: tool.execute(arguments, key=str(key), context=context),
-        seconds=_seconds(tool),
+        seconds=seconds_of(tool),
         enough=enough,
     )
 
 
-def _seconds(tool: Tool) -> float:
+def seconds_of(tool: Tool) -> float:
+    """How long one call of it is waited for."""
     if tool.timeout is None:
         return float(settings.TOOL_TIMEOUT_SECONDS)
     return tool.timeout.total_seconds()
@@ -173,7 +174,7 @@ def unwanted(heart: Heart) -> bool:
 
 
 def rest(tried: int) -> None:
-    """Before a call that broke is made again."""
+    """Before a call that broke is made again, or its tool asked what came of it."""
     time.sleep(PAUSE * 2 ** (tried - 1))
 
 
@@ -191,7 +192,7 @@ def reconcile(
     try:
         found = aside(
             lambda: tool.found(key=str(key), context=ToolContext(state)),
-            seconds=_seconds(tool),
+            seconds=seconds_of(tool),
             enough=lambda: unwanted(heart),
         )
     except GivenUp:
@@ -271,7 +272,7 @@ def _raised(
 
 def _said(tool: Tool, error: BaseException) -> str:
     if isinstance(error, TookTooLong):
-        return f"did not answer within {_seconds(tool):g} s"
+        return f"did not answer within {seconds_of(tool):g} s"
     try:
         text = str(error)
     except Exception:  # foreign code, too

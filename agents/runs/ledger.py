@@ -20,10 +20,11 @@ from agents.errors import ArgumentsDoNotFit
 from agents.models import Run, ToolCall
 from agents.pure.digest import arguments_digest
 from agents.pure.engine import Call, Step, ToolOutcome
+from agents.pure.policies import Why
 from agents.runs import trace
 from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through
-from agents.runs.trace import Why
+from agents.runs.execute import HANGS
 from agents.tools import Fitted, Tool, titles
 from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
@@ -55,6 +56,7 @@ class Ledger:
         self._titles: dict[UUID, str] = {}
         self._fitted: dict[UUID, Fitted] = {}
         self._free: dict[UUID, Why] = {}
+        self._begun: set[UUID] = set()  # calls that this claim has made
 
     def __getitem__(self, key: UUID) -> ToolCall:
         return self._rows[key]
@@ -130,6 +132,7 @@ class Ledger:
         reason the other way round.
         """
         was, attempts = row.status, row.attempts + 1
+        why = self._why_of(row)  # before the branch is locked: the log may be asked
 
         def act() -> None:
             with transaction.atomic():
@@ -144,7 +147,7 @@ class Ledger:
                         "grant": self._claim.run.grant_id,
                         "was": was,
                         "attempts": attempts,
-                        **trace.values(self._free.get(row.pk) or self._rule_of(row)),
+                        **trace.values(why),
                     }
                 )
                 if begun is None:
@@ -158,6 +161,7 @@ class Ledger:
 
         see_through(act, happened=happened, patience=self._claim.lease)
         row.status, row.attempts, row.error_class = Status.EXECUTING, attempts, ""
+        self._begun.add(row.pk)
 
     def doubt(self, row: ToolCall, why: str) -> None:
         """Commit why nobody knows what came of a call that was begun, for who takes the
@@ -173,8 +177,22 @@ class Ledger:
         see_through(act, happened=lambda: False, patience=self._claim.lease)
         row.error_class = why
 
+    def may_hang(self, row: ToolCall, *, within: timedelta) -> bool:
+        """Whether a call that was begun may have been given up, and be at work yet.
+
+        `doubt` says so; but whoever gave it up may have died before that, or not have
+        reached the database. So any call of another claim may that was begun longer ago
+        than it is waited for, which is `within`.
+        """
+        if row.error_class == HANGS or row.pk in self._begun:
+            return row.error_class == HANGS
+        now = ClockTimestamp()
+        in_time = self._calls().filter(started_at__range=(now - within, now))
+        return not in_time.filter(pk=row.pk).exists()
+
     def let_go(self, row: ToolCall, why: Why) -> None:
-        """Nobody is asked about the call: which policy, or rule, says so (for the log)."""
+        """What lets the call be made: people, or the policy or rule by which nobody is
+        asked (for the log)."""
         self._free[row.pk] = why
 
     def why(self, row: ToolCall) -> Why | None:
@@ -182,12 +200,17 @@ class Ledger:
         made = row.status in (Status.SUCCEEDED, Status.FAILED, Status.UNKNOWN)
         if not made or not row.attempts or row.recorded_from_id:
             return None
-        return self._free.get(row.pk) or self._rule_of(row)
+        return self._why_of(row)
 
-    def _rule_of(self, row: ToolCall) -> Why:
-        """The tool's own, which is code, and asked nobody."""
-        tool = self._tools.get(row.tool)
-        return {"unasked": tool.rule.name if tool and tool.rule else "never"}
+    def _why_of(self, row: ToolCall) -> Why:
+        """What let it go: what this claim found, or the one that began it; else the tool's
+        own rule, which is code, and asked nobody."""
+        if (why := self._free.get(row.pk)) is None:
+            tool = self._tools.get(row.tool)
+            why = trace.begun(row) if row.attempts else None
+            why = why or {"unasked": tool.rule.name if tool and tool.rule else "never"}
+            self._free[row.pk] = why
+        return why
 
     def _require_free(self) -> None:
         run = Run.objects.for_run(self._claim.principal).filter(pk=self._claim.run.pk)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from agents.runs.execute import RAISED
 from agents.tools import Changed, Found, Invalid, Tool, ToolContext, Unchanged, registry
 from agents.tools.guards import Seen
 from agents.tools.secrets import capture
-from checkpoints import gate
+from checkpoints import clock, gate
 from checkpoints.access import RunPrincipal
 from checkpoints.errors import CheckpointsError
 from checkpoints.pure.codec import same
@@ -96,8 +97,10 @@ class Again:
 
     found: Look
     is_other: bool
+    at: datetime  # when we began to look
     proposed: dict[str, Any] = field(repr=False)
     demand: Demand | None = None  # what rules want for other arguments
+    same_preview: bool = False
 
 
 def look_again(row: Approval, tool: Tool, principal: RunPrincipal) -> Again:
@@ -109,22 +112,33 @@ def look_again(row: Approval, tool: Tool, principal: RunPrincipal) -> Again:
         arguments = proposed
     seen = opener.open(row, "guard_seen")
     before = opener.open(row, "guard_found")
+    at = clock.now()
     found = look(tool, arguments, seen, before=before, call=row.call_id)
     if same(found.arguments, arguments):
-        return Again(found, not found.is_about(arguments, seen), proposed)
+        is_other = not found.is_about(arguments, seen)
+        was = opener.open(row, "preview")
+        return Again(
+            found, is_other, at, proposed, same_preview=same(found.preview, was)
+        )
     rules = in_force(row.workspace_id, row.run.agent_version.agent)
     outcome = Judge(row.run, rules, opener).judge(
         row.call, tool, found.arguments, free=False
     )
     if outcome.kind in ("auto_reject", "stop_run"):
         found = recheck.refused(found, outcome.message or NOT_ALLOWED)
-    return Again(found, True, proposed, outcome.demand if outcome.asks else None)
+    return Again(found, True, at, proposed, outcome.demand if outcome.asks else None)
 
 
 def put_on(row: Approval, again: Again, tool: Tool, principal: RunPrincipal) -> bool:
     """Put it on the request. False where that is another one by now."""
     if not again.is_other:
-        return recheck.found_same(row, again.found, principal)
+        return recheck.found_same(
+            row,
+            again.found,
+            principal,
+            at=again.at,
+            same_preview=again.same_preview,
+        )
     return recheck.found_other(
         row,
         again.found,

@@ -92,7 +92,7 @@ def standings(workspace_id: UUID | None = None) -> list[Standing]:
     """Who stands where, by what steps say in clear: nothing is opened."""
     with unscoped(Reason.COMMAND):
         found = (
-            _heads(workspace_id)
+            heads(workspace_id)
             .values_list("workspace__slug", "agent", "version")
             .annotate(
                 branches=Count("pk"),
@@ -132,7 +132,7 @@ BATCH = 100  # branches that are looked for at a time
 def _behind(agent: Agent, workspace_id: UUID | None, after: UUID) -> list[Branch]:
     with unscoped(Reason.COMMAND):
         return list(
-            _heads(workspace_id)
+            heads(workspace_id)
             .filter(pk__gt=after, agent=agent.name, version__lt=agent.schema_version)
             .select_related("thread")
             .order_by("pk")[:BATCH]
@@ -158,7 +158,7 @@ def _migrated(branch: Branch, agent: Agent, dry_run: bool) -> Outcome:
     return Outcome(branch, "migrated" if done else "current")
 
 
-def _heads(workspace_id: UUID | None) -> QuerySet[Any]:
+def heads(workspace_id: UUID | None) -> QuerySet[Any]:
     """Branches whose content is here, with the agent that last worked there."""
     runs = Run.objects.order_by("-created_at").values("agent_version__agent__name")
     heads = Branch.objects.filter(thread__pruned_at=None, head__isnull=False)

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 GRACE = 8.0  # seconds that a child gets to reach the end of its step; ./dev gives us 10
 YOUNG = 2.0  # seconds; a child that dies sooner may do so again
 PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds before a child that died young is replaced
+AGAIN = 0.5  # seconds until leases that could not be ended are tried again
+LAST = 1.0  # seconds that we try to end leases for before we leave
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
@@ -69,6 +71,10 @@ class Pool:
         self.longest_pause = longest_pause
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
+        self.dead: dict[
+            str, str
+        ] = {}  # whose leases are to be ended: what each died of
+        self.end_at: float | None = None  # when to try again
         self.died_young = 0
         self.stopping = False
         self.heard, self.bell = os.pipe()
@@ -81,7 +87,8 @@ class Pool:
             signal.signal(number, self._on_signal)
         while not self.stopping:
             self._start_due()
-            self._wait(min((at - time.monotonic() for at in self.due), default=60.0))
+            times = self.due if self.end_at is None else [*self.due, self.end_at]
+            self._wait(min((at - time.monotonic() for at in times), default=60.0))
             self._bury()
         self._stop()
 
@@ -123,7 +130,8 @@ class Pool:
             if not dead:
                 continue
             del self.children[pid]
-            self._end_leases(child, _cause(status))
+            self.dead[child.name] = _cause(status)
+            self._end_leases()
             if not replace:
                 continue
             if status == 0:  # it told the roster why
@@ -143,16 +151,29 @@ class Pool:
                 pause,
                 extra={"ids": {"worker": child.name}},
             )
+        if self.end_at is not None and self.end_at <= time.monotonic():
+            self._end_leases()
 
-    def _end_leases(self, child: Child, cause: str) -> None:
-        try:
-            reaper.end_leases(child.name)
-            roster.end(child.name, Worker.Ending.LOST, cause=cause)
-        except DatabaseError as error:
-            # PostgreSQL is away: the leases lapse by themselves.
-            logger.warning("leases were left to lapse (%s)", type(error).__name__)
-        finally:
-            connections.close_all()
+    def _end_leases(self) -> None:
+        """Of all who died, as far as that can be done now. The rest is tried again until
+        it is done, or the leases have lapsed by themselves."""
+        put_off: Exception | None = None
+        for name, cause in list(self.dead.items()):
+            try:
+                reaper.end_leases(name)
+                roster.end(name, Worker.Ending.LOST, cause=cause)
+                del self.dead[name]
+            except reaper.LeasesLeft as error:
+                put_off = error
+            except DatabaseError as error:
+                put_off = error
+                break  # PostgreSQL is away, for the others, too
+        connections.close_all()
+        if put_off is not None and self.end_at is None:
+            logger.warning(
+                "leases of the dead are tried again (%s)", type(put_off).__name__
+            )
+        self.end_at = None if put_off is None else time.monotonic() + AGAIN
 
     def _stop(self) -> None:
         for pid in self.children:
@@ -165,7 +186,14 @@ class Pool:
             os.kill(pid, signal.SIGKILL)
         for pid, child in self.children.items():
             _, status = os.waitpid(pid, 0)
-            self._end_leases(child, _cause(status))
+            self.dead[child.name] = _cause(status)
+        latest = time.monotonic() + LAST
+        self._end_leases()
+        while self.dead and time.monotonic() < latest:
+            time.sleep(AGAIN / 5)
+            self._end_leases()
+        if self.dead:
+            logger.warning("leases of the dead are left to lapse")
 
 
 def _be_child(name: str, parent: int, live: Callable[[], None]) -> NoReturn:

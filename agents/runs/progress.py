@@ -97,6 +97,7 @@ class Progress:
         that another branch wrote."""
         self.keys = engine.keys_on(self._claim.branch.pk, known)
         self._set(state)
+        self._claim.seen.add(self._writer.head, state)
         self._ledger = ledger
 
     @property
@@ -296,6 +297,7 @@ class Progress:
         def with_it(stored: Sequence[Op]) -> Beside:
             self._stored, self._next = stored, fold(self._state, stored)
             self._next_open = None
+            self._claim.seen.add(step.id, self._next)
             run = self._claim.run
             if not counts(step):
                 return beside_waiting(run, used)

@@ -1,16 +1,18 @@
 """What keeps a run from being forgotten, about once a second in every worker process.
 
-Lapsed leases, deadlines and steps of escalations that are due, runs that wait for
-nothing, rings that nobody heard, checks that did not come back, and events of the audit
-log that are not yet linked. Small batches; rows that another reaper works on are
-skipped; one bad row stops only itself.
+Lapsed leases, runs that wait for nothing, and rings that nobody heard; deadlines and
+steps of escalations that are due, events of the audit log that are not yet linked, and
+checks that did not come back. Small batches; rows that another reaper works on are
+skipped. One bad row stops only itself, one part that fails only itself, and nothing waits
+for a lock for long.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import cast
 from uuid import UUID
 
@@ -21,16 +23,21 @@ from agents.approvals import escalate, expire
 from agents.approvals.guards import chase
 from agents.models import Approval, Run
 from agents.runs.stop import stop_or_make_ready
+from agents.tools import registry
 from agents.wake import ring, wake
 from checkpoints.access import Reason, unscoped
 from checkpoints.audit_chain import link_pending
 from checkpoints.clock import ClockTimestamp
+from checkpoints.db.given_up import was_given_up
+from checkpoints.db.session import waits_at_most
 from checkpoints.models import Branch
 
 logger = logging.getLogger(__name__)
 
 BATCH = 50
-# A ring that nobody answered is repeated after 2, 4, 8, 16, 16, … seconds.
+PATIENCE = timedelta(seconds=0.5)  # for who has a row just then
+# A ring that nobody answered is repeated after 2, 4, 8, 16, 16, … seconds: first the one
+# that rang longest ago, so that each has its turn, however many there are that nobody takes.
 RING_BACKOFF = """
     WITH due AS (
         SELECT id FROM agents_run
@@ -41,7 +48,9 @@ RING_BACKOFF = """
           AND (rung_at IS NULL OR
                rung_at > clock_timestamp() OR  -- the clock went back since
                rung_at + interval '1 second' * 2 ^ least(rings, 4) < clock_timestamp())
-        ORDER BY created_at LIMIT %s
+        ORDER BY CASE WHEN rung_at <= clock_timestamp() THEN rung_at END NULLS FIRST,
+                 created_at
+        LIMIT %s
         FOR UPDATE SKIP LOCKED
     )
     UPDATE agents_run AS run SET rings = rings + 1, rung_at = clock_timestamp()
@@ -62,62 +71,89 @@ class Swept:
     escalated: int = 0
     linked: int = 0
     chased: int = 0
+    failed: tuple[str, ...] = ()  # the parts that did not come to their end
 
 
-def sweep() -> Swept:
-    """Put right what is overdue, in any workspace."""
-    with unscoped(Reason.REAPER):
-        lapsed = Branch.objects.filter(
-            holder__isnull=False, lease_until__lt=ClockTimestamp()
-        ).order_by("lease_until")
-        owned = Run.objects.filter(grant__revoked_at=None)  # else it waits for a person
-        idle = owned.filter(status=Run.Status.WAITING).exclude(
-            Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
-        )
-        return Swept(
-            lapsed=_each(lapsed.values_list("pk", flat=True)[:BATCH], _end_lapsed),
-            woken=_each(idle.values_list("pk", flat=True)[:BATCH], wake),
-            escalated=_each(escalate.due(BATCH), escalate.take_due),
-            expired=_each(expire.overdue(BATCH), expire.expire),
-            rung=_ring_again(),
-            linked=link_pending(),
-            chased=chase(),
-        )
+class LeasesLeft(Exception):
+    """A dead worker's leases could not all be ended yet."""
+
+
+def sweep(parts: Mapping[str, Callable[[], int]] | None = None) -> Swept:
+    """Put right what is overdue, in any workspace: these parts of it, or all.
+
+    A part that fails is logged, and has its next turn with the next sweep. Raises
+    OperationalError and InterfaceError when the database is away.
+    """
+    done: dict[str, int] = {}
+    failed: list[str] = []
+    with unscoped(Reason.REAPER), waits_at_most(PATIENCE):
+        for name, act in (EVERY if parts is None else parts).items():
+            try:
+                done[name] = act()
+            except Exception as error:
+                # The edge of a part: the others have their turns.
+                _left(error, "a part of the reaper's sweep", part=name)
+                failed.append(name)
+    return Swept(**done, failed=tuple(failed))
 
 
 def end_leases(worker: str) -> int:
-    """Free what a worker held that is certainly dead. Only its supervisor knows that."""
-    with unscoped(Reason.REAPER):
+    """Free what a worker held that is certainly dead. Only its supervisor knows that.
+
+    Waits a moment for who has the row just then. Raises LeasesLeft where that was not
+    enough, and OperationalError and InterfaceError: to be called again.
+    """
+    with unscoped(Reason.REAPER), waits_at_most(PATIENCE):
         held = Branch.objects.filter(worker=worker).exclude(holder=None)
-        return _each(
+        done = _each(
             held.values_list("pk", flat=True),
-            lambda pk: _free(Q(pk=pk, worker=worker)),
+            lambda pk: _free(Q(pk=pk, worker=worker), wait=True),
         )
+        if held.exists():
+            raise LeasesLeft(f"Worker {worker} is dead and still holds a branch.")
+    return done
 
 
 def ready(queue: str = "") -> list[UUID]:
-    """Runs that a worker could take now, in order: for when rings cannot be heard.
+    """Runs that this worker could take now, in order: for when rings cannot be heard.
 
-    Of one queue, or of all.
+    Of one queue, or of all; and of agents that are registered here, or those of others
+    would stand before them for ever.
     """
     due = Run.objects.unscoped(Reason.WORKER).due()
+    due = due.filter(agent_version__agent__name__in=[agent.name for agent in registry])
     if queue:
         due = due.filter(queue=queue)
     return list(due.in_line().values_list("pk", flat=True)[:BATCH])
 
 
-def _end_lapsed(pk: UUID) -> bool:
-    return _free(Q(pk=pk, lease_until__lt=ClockTimestamp()))
+def _end_lapsed() -> int:
+    lapsed = Q(holder__isnull=False, lease_until__lt=ClockTimestamp())
+    rows = Branch.objects.filter(lapsed).order_by("lease_until")
+    return _each(
+        rows.values_list("pk", flat=True)[:BATCH], lambda pk: _free(lapsed & Q(pk=pk))
+    )
 
 
-def _free(held: Q) -> bool:
+def _wake_idle() -> int:
+    owned = Run.objects.filter(grant__revoked_at=None)  # else it waits for a person
+    idle = owned.filter(status=Run.Status.WAITING).exclude(
+        Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
+    )
+    return _each(idle.values_list("pk", flat=True)[:BATCH], wake)
+
+
+def _free(held: Q, *, wait: bool = False) -> bool:
     """Vacate the branch and let its run be taken, or be over where that was asked for.
+
+    `wait`: for who has the row just then; else it is left to them, or to the next sweep.
 
     The fence grows now, not only with the next claim: a holder that was merely slow
     must not append to a branch that counts as vacant.
     """
     with transaction.atomic():
-        branch = Branch.objects.select_for_update(skip_locked=True).filter(held).first()
+        rows = Branch.objects.select_for_update(no_key=True, skip_locked=not wait)
+        branch = rows.filter(held).first()
         if branch is None or branch.holder is None:
             return False
         Branch.objects.filter(pk=branch.pk).update(
@@ -145,9 +181,35 @@ def _each(ids: Iterable[UUID], act: Callable[[UUID], bool]) -> int:
     for pk in ids:
         try:
             done += act(pk)
-        except (OperationalError, InterfaceError):
-            raise  # the database is away: the next sweep tries again
-        except Exception:
+        except Exception as error:
             # The edge of a row: the others are put right.
-            logger.exception("the reaper left a row", extra={"ids": {"row": pk}})
+            _left(error, "a row of the reaper's", row=pk)
     return done
+
+
+def _left(error: Exception, what: str, **ids: object) -> None:
+    """Log that it was left, to the next sweep. Raises what says that the database is away."""
+    if isinstance(error, (OperationalError, InterfaceError)):
+        if not was_given_up(error):
+            raise error
+        logger.warning(
+            "%s was left (%s)", what, type(error).__name__, extra={"ids": ids}
+        )
+        return
+    logger.error("%s was left", what, exc_info=error, extra={"ids": ids})
+
+
+# A run's own part of it comes in a thread of its own (runs/worker.py): whatever there is
+# to do for requests and the audit log, a lapsed lease does not wait for it.
+LEASES: Mapping[str, Callable[[], int]] = {
+    "lapsed": _end_lapsed,
+    "woken": _wake_idle,
+    "rung": _ring_again,
+}
+REQUESTS: Mapping[str, Callable[[], int]] = {
+    "escalated": lambda: _each(escalate.due(BATCH), escalate.take_due),
+    "expired": lambda: _each(expire.overdue(BATCH), expire.expire),
+    "linked": link_pending,
+    "chased": chase,
+}
+EVERY = {**LEASES, **REQUESTS}

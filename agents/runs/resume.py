@@ -32,7 +32,10 @@ from checkpoints.pure.codec import State
 Kind = Checkpoint.Kind
 
 # What an agent does. Messages and decisions come in before it is known to go on.
-_WORK = (Kind.MODEL, Kind.TOOL, Kind.INTERRUPT, Kind.PROGRESS, Kind.RESUME)
+_WORK = (
+    *(Kind.MODEL, Kind.TOOL, Kind.INTERRUPT),
+    *(Kind.PROGRESS, Kind.RESUME, Kind.SUMMARY),
+)
 
 # For the statement that claims `run`: the last step that a run took on its branch. What a
 # fork inherits is not among them: it goes on at once, from where its source was.
@@ -86,7 +89,7 @@ def resumption(run: Run, agent: Agent, rest: Rest | None, state: State) -> Step 
         return None  # there is nothing to think about
     before = resumed(state)
     if (run.resume or agent.resume) == Run.Resume.AS_IS:
-        if not run.resume or before is None or before.policy != FACTUAL:
+        if not run.resume or before is None or not before.tells:
             return None
         whole = Resumed(WHOLE, 0, run=str(run.pk))
         return _step(whole, "Resumed as asked: works from the whole conversation")
@@ -100,7 +103,12 @@ def resumption(run: Run, agent: Agent, rest: Rest | None, state: State) -> Step 
     if not (asked or rested is not None or changed is not None):
         return None
     facts = Resumed(
-        FACTUAL, facts_until(state), rested=rested, version=changed, run=str(run.pk)
+        FACTUAL,
+        facts_until(state),
+        rested=rested,
+        version=changed,
+        run=str(run.pk),
+        summed=before.summed if before is not None else 0,
     )
     return _step(facts, f"Resumed {_why(facts, run)}: works from the facts")
 

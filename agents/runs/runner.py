@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError
 
 from agents.llm import OpenAIModel
 from agents.models import Run
-from agents.pure.context import AsSent
+from agents.pure.context import AsSent, window_of
 from agents.pure.engine import (
     Call,
     Continue,
@@ -41,6 +41,7 @@ from agents.runs.priced import Priced
 from agents.runs.progress import Progress
 from agents.runs.recall import Recalled
 from agents.runs.resume import resumption
+from agents.runs.version import go_on_as_here
 from checkpoints import gate, stores
 from checkpoints.blobs import Contents
 from checkpoints.errors import KeysUnavailable, StoreUnavailable
@@ -111,6 +112,7 @@ class Runner:
             if held.run.error_class in outcomes.PAUSED:
                 stores.configured().check()  # before anything is asked or done anew
             self._goes_on()
+        go_on_as_here(held)
         self._hydrate(heart)
         if self._is_full():
             return
@@ -239,6 +241,9 @@ class Runner:
                 keys=progress.keys,
                 waiting=open_calls,
                 as_whole=self._as_whole,
+                window=window_of(
+                    progress.state, self._claim.agent.window, str(self._claim.run.pk)
+                ),
             )
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))

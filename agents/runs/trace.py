@@ -10,17 +10,17 @@ the statement that stores the result, as does what channels are to tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
+from django.db.models import Q
+
 from agents.delivery.outbox import queueing
-from agents.models import Approval, Decision, Policy, ToolCall
+from agents.models import Approval, Policy, ToolCall
+from agents.pure.policies import Why
+from checkpoints.access import Reason
 from checkpoints.db.prepared import Prepared
 from checkpoints.ids import uuid7
 from checkpoints.models import AuditEvent
-
-# Why a call may run that nobody was asked about: ids, versions and rules of code.
-Why = Mapping[str, str | int]
 
 
 def values(why: Why) -> dict[str, Any]:
@@ -28,8 +28,31 @@ def values(why: Why) -> dict[str, Any]:
     return {"event": uuid7(), "why": json.dumps(dict(why))}
 
 
+def begun(call: ToolCall) -> Why | None:
+    """Why a call was begun, as the log has it: whoever goes on with a call of another
+    claim does not judge it again."""
+    asked = Approval.objects.unscoped(Reason.WORKER).filter(call=call.pk)
+    # By their ids, not by a query in the query: so the log's index serves it.
+    ids = list(asked.values_list("pk", flat=True))
+    events = (
+        AuditEvent.objects.unscoped(Reason.WORKER)
+        .filter(workspace=call.workspace_id, action="begin", detail__call=str(call.pk))
+        .filter(
+            Q(object_type=ToolCall._meta.label_lower, object_id=call.pk)
+            | Q(object_type=Approval._meta.label_lower, object_id__in=ids)
+        )
+    )
+    detail = events.order_by("position").values_list("detail", flat=True).last()
+    if detail is None:
+        return None
+    return {name: value for name, value in detail.items() if name not in _OF_EACH}
+
+
+_OF_EACH = ("run", "grant", "call", "status")  # what each such event says besides
+
+
 def _event(action: str, *, of: str, status: str, outcome: str) -> str:
-    """Write the event if `of` has a row. The approvals are those that let it run."""
+    """Write the event if `of` has a row. The approval is the one that lets it run."""
     return f"""
 INSERT INTO {AuditEvent._meta.db_table}
     (id, workspace_id, action, object_type, object_id, outcome, purpose, via, session,
@@ -49,21 +72,14 @@ SELECT %(event)s::uuid, %(workspace)s::uuid, '{action}',
            'policy', asked.policy_id,
            'policy_version', policy.version,
            'rule', CASE WHEN asked.policy_id IS NULL THEN nullif(asked.rule, '') END,
-           'approvers', {_APPROVERS}
+           'approvers', CASE WHEN asked.id IS NOT NULL
+                             THEN %(why)s::jsonb -> 'approvers' END
        )) || CASE WHEN asked.id IS NULL THEN %(why)s::jsonb ELSE '{{}}' END
 FROM {of}
 LEFT JOIN {Approval._meta.db_table} asked
   ON asked.call_id = %(call)s::uuid AND asked.status = '{Approval.Status.APPROVED}'
 LEFT JOIN {Policy._meta.db_table} policy ON policy.id = asked.policy_id"""  # noqa: S608  # our own names; values are parameters
 
-
-_APPROVERS = f"""(
-    SELECT jsonb_agg(said.by_id::text ORDER BY said.at)
-    FROM {Decision._meta.db_table} said
-    WHERE said.approval_id = asked.id
-      AND said.verdict IN ('{Decision.Verdict.APPROVE}', '{Decision.Verdict.EDIT}')
-      AND said.revision = (SELECT max(last.revision) FROM {Decision._meta.db_table} last
-                           WHERE last.approval_id = asked.id))"""  # noqa: S608  # as above
 
 # Parts of the WITH of the statement that stores a result; `beside` has its other values.
 EXECUTED = f"""

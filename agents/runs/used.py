@@ -34,6 +34,13 @@ class Used:
         return Used(
             tokens=self.tokens + (meta.tokens_in or 0) + (meta.tokens_out or 0),
             cost=cost,
-            unpriced=self.unpriced + (step.kind == "model" and meta.cost is None),
+            unpriced=self.unpriced + (_is_reply(step) and meta.cost is None),
             worked=self.worked + worked,
         )
+
+
+def _is_reply(step: Step) -> bool:
+    """Whether a model was paid for it. Not every summary is one's."""
+    if step.kind == "summary":
+        return step.status == "ok" and bool(step.meta.model_requested)
+    return step.kind == "model"

@@ -1,5 +1,6 @@
-"""One worker process: it works off rings; beside it go on the reaper, housekeeping, and
-deliveries, so that no run waits for somebody's mail server.
+"""One worker process: it works off rings; beside it go on the reaper (leases, and apart
+from them requests), housekeeping, and deliveries, so that no run waits for somebody's mail
+server.
 
 Without Redis it takes ready runs straight from PostgreSQL, a second apart; without
 PostgreSQL it waits. Either way it says so once, and goes on when they are back.
@@ -109,7 +110,8 @@ class _Worker:
         beside = [
             threading.Thread(target=self._repeat, args=each, name=each[0], daemon=True)
             for each in (
-                ("reaper", self._sweep),
+                ("leases", self._sweep_leases),
+                ("reaper", self._sweep_requests),
                 ("housekeeping", Housekeeper().turn),
                 ("delivery", self._deliver),
             )
@@ -212,9 +214,13 @@ class _Worker:
         self.rung.clear()
         send.work_off(stopping=self.stop.is_set)
 
-    def _sweep(self) -> None:
+    def _sweep_leases(self) -> None:
         with idle_at_most(lease() * FROZEN):
-            reaper.sweep()
+            reaper.sweep(reaper.LEASES)
+
+    def _sweep_requests(self) -> None:
+        with idle_at_most(lease() * FROZEN):
+            reaper.sweep(reaper.REQUESTS)
         self._beat()
 
     def _beat(self) -> None:

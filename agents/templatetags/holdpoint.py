@@ -4,6 +4,7 @@
 {% blob chip %}                                   what is kept apart, and the way to it
 {{ text|visible }}                                foreign text; put it in an hx-ignore leaf
 {{ text|visible_text }}                           the same for an attribute
+{% if text|hides %}                               whether that shows more than the text
 {% state_tree value changed=pointers %}           JSON as nested <details>
 {{ value|json_pretty }}                           JSON for a <pre>
 {{ when|ago }}  {{ when|soon }}  {{ ms|duration }}  {{ cost|cost }}  {{ tokens|count }}
@@ -29,7 +30,7 @@ from agents.pages import marks, signs, text, tree
 from agents.pages.chips import NO_CHIPS, Chips
 from agents.pages.inbox import row as inbox_row
 from agents.pages.thread import row as thread_row
-from agents.pure.visible import flat
+from agents.pure.visible import flat, hides
 
 register = template.Library()
 
@@ -69,6 +70,7 @@ def short(identifier: UUID | str) -> str:
 
 register.filter("visible", text.visible)
 register.filter("visible_text", flat)
+register.filter("hides", hides)
 register.filter("json_pretty", text.json_pretty)
 register.filter("money", text.money)
 register.filter("cost", text.cost)

@@ -11,6 +11,7 @@ register(Agent("support", model="gpt-4o", system="…", tools=[refund]))
 from __future__ import annotations
 
 from agents.errors import ToolError
+from agents.pure.context import Window
 from agents.tools.agent import Agent
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import ask, tool
@@ -19,8 +20,10 @@ from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
 from agents.tools.limits import Limits
 from agents.tools.previews import Preview
 from agents.tools.registry import register, registry
+from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
+    "WORKING_MEMORY",
     "Agent",
     "Changed",
     "Fitted",
@@ -35,6 +38,7 @@ __all__ = [
     "ToolContext",
     "ToolError",
     "Unchanged",
+    "Window",
     "ask",
     "never",
     "register",

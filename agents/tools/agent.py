@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from agents.errors import BadDeclaration, UnknownTool
+from agents.pure import searched
+from agents.pure.context import Window
 from agents.pure.queues import PRIORITIES, QUEUE, Priority, is_name
 from agents.tools.declared import Tool
 from agents.tools.limits import DEFAULT, Limits
 from checkpoints.pure.codec import State
+from checkpoints.pure.pointer import is_path
 from checkpoints.pure.schema import (
     MAX_VERSION,
     NONE,
@@ -49,6 +52,10 @@ class Agent:
     # What it goes on from after a long rest, or as another version; how long that is.
     resume: Resume = "factual"
     resume_after: timedelta = timedelta(hours=1)
+    window: Window | None = None  # how much of a long conversation it is sent
+    # What its threads are found by: names, and paths of the state. No part of its spec:
+    # it does the same with them.
+    search_fields: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
@@ -95,6 +102,7 @@ class Agent:
                 f"Agent {self.name!r}: priority={self.priority!r} is none of "
                 f"{', '.join(PRIORITIES)}."
             )
+        self._check_search_fields()
         if not 1 <= self.schema_version <= MAX_VERSION:
             raise BadDeclaration(
                 f"Agent {self.name!r}: schema version {self.schema_version} is not "
@@ -108,6 +116,24 @@ class Agent:
                 f"migrations from {known}: one from each up to "
                 f"{self.schema_version - 1} is needed, and none from later ones."
             )
+
+    def _check_search_fields(self) -> None:
+        if len(self.search_fields) > searched.MOST:
+            raise BadDeclaration(
+                f"Agent {self.name!r} has {len(self.search_fields)} search fields; it may"
+                f" have {searched.MOST}."
+            )
+        for name, path in self.search_fields.items():
+            if not searched.is_name(name):
+                raise BadDeclaration(
+                    f"Agent {self.name!r}: search field {name!r} is not up to 40 small"
+                    " letters, digits and _, beginning with a letter."
+                )
+            if not is_path(path):
+                raise BadDeclaration(
+                    f"Agent {self.name!r}: search field {name!r} is at {path!r}, which is"
+                    " no path of a state, such as '/vars/order'."
+                )
 
     def tool(self, name: str) -> Tool:
         """Raises UnknownTool."""
@@ -158,4 +184,6 @@ class Agent:
             declared["resume"] = self.resume
         if self.resume_after != Agent.resume_after:
             declared["resume_after"] = self.resume_after.total_seconds()
+        if self.window is not None:
+            declared["window"] = self.window.spec()
         return declared

@@ -77,6 +77,10 @@ class ToolContext:
         """Put a value under a key of a channel that is an object: facts, vars."""
         self._change(channel, ops.put(pointer(channel), key, value))
 
+    def remove(self, channel: str, key: str) -> None:
+        """Take the value under a key away from a channel that is an object."""
+        self._change(channel, ops.delete(pointer(channel), key))
+
     def append(self, channel: str, value: Any) -> None:
         """Add to the end of a channel that is a list: plan, decisions, todos."""
         self._change(channel, ops.append(pointer(channel), value))

@@ -23,7 +23,7 @@ from agents.tools.declared import (
     never,
     source_version,
 )
-from agents.tools.guards import Guard, Previews, guard_of, preview_of
+from agents.tools.guards import Guard, Previews, age_of, guard_of, preview_of
 from agents.tools.schema import Answers, Signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")  # what providers take
@@ -47,6 +47,7 @@ def tool(
     cache: timedelta | None = None,
     timeout: timedelta | None = None,
     guard: Guard | None = None,
+    guard_age: timedelta | None = None,
     tolerance: Tolerance | None = None,
     preview: Previews | None = None,
     reversible: str | Literal[False] | None = None,
@@ -69,6 +70,7 @@ def tool(
     cache: timedelta | None = None,
     timeout: timedelta | None = None,
     guard: Guard | None = None,
+    guard_age: timedelta | None = None,
     tolerance: Tolerance | None = None,
     preview: Previews | None = None,
     reversible: str | Literal[False] | None = None,
@@ -89,8 +91,9 @@ def tool(
     none). What is not over then goes on unheard: docs/tools.md says what becomes of it.
 
     `guard` finds out whether what people saw is still so: when they are asked, when they
-    look, and before the call is made; `tolerance` says by how much which number may
-    differ. `preview` shows what the call would do, `reversible` for how long that can be
+    look, and before the call is made. Who approves is refused where the last look is
+    older than `guard_age` (five minutes), and it looks again; `tolerance` says by how
+    much which number may differ. `preview` shows what the call would do, `reversible` for how long that can be
     undone ("for 24 hours"; False: not at all). agents/tools/guards.py has their forms.
 
     `response`, of a question: a pydantic model, whose fields are the form that is
@@ -132,6 +135,7 @@ def tool(
             cache=_cache(called, effect_, question, cache),
             timeout=_timeout(called, timeout),
             guard=guarded,
+            guard_age=age_of(called, guard, guard_age),
             tolerance=allowed,
             preview=preview_of(called, signature, preview),
             reversible=_reversible(called, effect_, reversible),

@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from hashlib import sha256
+from types import CodeType
 from typing import Any, Literal, get_args
 
 from agents.errors import ArgumentsDoNotFit, BadDeclaration, ResultNotKept
@@ -104,6 +106,7 @@ class Tool:
     timeout: timedelta | None = None
     # For who approves it (guards.py): whether all is as it was, and what it would do.
     guard: Guard | None = field(default=None, repr=False)
+    guard_age: timedelta = guards.AGE  # that its last look may have at an approval
     tolerance: Mapping[str, Any] = field(default_factory=dict)
     preview: Previews | None = field(default=None, repr=False)
     # How long what it does can be undone, in words; False: not at all; None: not said.
@@ -258,6 +261,9 @@ class Tool:
         guard, preview = self.guard, self.preview
         declared = {
             "guard": source_version(guard, {}) if guard else None,
+            "guard_age": None
+            if self.guard_age == guards.AGE
+            else self.guard_age.total_seconds(),
             "tolerance": {path: str(most) for path, most in self.tolerance.items()},
             "preview": source_version(preview, {}) if preview else None,
             "reversible": self.reversible or None,
@@ -282,11 +288,30 @@ def _kept(result: Any) -> str:
 
 
 def source_version(function: Callable[..., Any], schema: Schema) -> str:
+    return _hash([_source(function), schema])
+
+
+@cache
+def _source(function: Callable[..., Any]) -> str:
+    """As it was when it was first asked for: a deploy changes the file, not the code
+    that this process runs."""
     try:
-        source = inspect.getsource(function)
+        return inspect.getsource(function)
     except (OSError, TypeError):  # made by exec, or shipped without source
-        source = repr(function.__code__.co_code) + repr(function.__code__.co_consts)
-    return _hash([source, schema])
+        return _compiled(function.__code__)
+
+
+def _compiled(body: CodeType) -> str:
+    """The same in every process: no addresses of code within it, no order of sets."""
+    consts = [
+        _compiled(each)
+        if isinstance(each, CodeType)
+        else sorted(map(repr, each))
+        if isinstance(each, frozenset)
+        else repr(each)
+        for each in body.co_consts
+    ]
+    return repr([body.co_code, body.co_names, consts])
 
 
 def _hash(value: Any) -> str:

@@ -16,6 +16,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, get_type_hints
 
 from agents.errors import BadDeclaration, NotAGuard
@@ -35,6 +36,9 @@ LARGEST = 100_000  # bytes of values, or of arguments, as JSON
 MOST_SAID = 2_000  # characters
 
 SEEN = "seen"  # the parameter of a guard
+
+# How old its last look may be when somebody approves, where a tool declares nothing else.
+AGE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,17 @@ def guard_of(
         if wrong := tolerances.problem(path, amount):
             raise BadDeclaration(f"Tool {name!r}: tolerance: {wrong}.")
     return guard, allowed
+
+
+def age_of(name: str, guard: Guard | None, age: timedelta | None) -> timedelta:
+    """How old a look may be, as declared. Raises BadDeclaration."""
+    if age is None:
+        return AGE
+    if guard is None or age <= timedelta(0):
+        raise BadDeclaration(
+            f"Tool {name!r}: guard_age={age!r} is no age that a look of its guard can have."
+        )
+    return age
 
 
 def preview_of(

@@ -26,6 +26,7 @@ from checkpoints.models import (
     Remark,
     RetentionPolicy,
     RetentionTask,
+    SearchField,
     Segment,
     SignInFailures,
     StoreMark,
@@ -142,6 +143,14 @@ class RemarkAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "kind", "created_at"]
     list_select_related = ["thread", "branch", "checkpoint", "by"]
     search_fields = ["=id", "=thread__id", "by__username"]
+
+
+@admin.register(SearchField)
+class SearchFieldAdmin(ReadOnlyAdmin):
+    list_display = ["id", "thread", "branch", "name"]
+    list_filter = ["workspace", "name"]
+    list_select_related = ["thread", "branch"]
+    search_fields = ["=id", "=thread__id"]
 
 
 @admin.register(ThreadInput)

@@ -200,6 +200,8 @@ def _first(session: Session, may_take: frozenset[str], *, alone: bool) -> str:
     told = {name: value for name, value in _settings(session).items() if value}
     if session.idle and not alone:
         told["idle_in_transaction_session_timeout"] = str(session.idle)
+    if session.wait:
+        told["lock_timeout"] = str(session.wait)
     if session.as_written and alone:
         told["join_collapse_limit"] = "1"
     if session.role.in_postgres in may_take:

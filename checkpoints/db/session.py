@@ -50,6 +50,7 @@ class Session:
     person: int | None = None  # whose own memberships are looked for, at sign-in
     scope: Scope = Scope.NOTHING
     idle: int = 0  # milliseconds that a transaction may say nothing; 0: any time
+    wait: int = 0  # milliseconds that a statement may wait for a lock; 0: any time
     as_written: bool = False  # a statement by itself joins in the order that it names
 
 
@@ -150,6 +151,17 @@ def idle_at_most(time: timedelta) -> Iterator[None]:
     """
     idle = int(time.total_seconds() * 1000)
     token = _session.set(replace(current(), idle=idle))
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+@contextmanager
+def waits_at_most(time: timedelta) -> Iterator[None]:
+    """Statements of this block, in transactions that begin there, wait no longer for a
+    lock: OperationalError (`given_up`)."""
+    token = _session.set(replace(current(), wait=int(time.total_seconds() * 1000)))
     try:
         yield
     finally:

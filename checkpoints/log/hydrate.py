@@ -91,8 +91,15 @@ def read(pass_: Pass, branch: Branch, *, to_step: int | None = None) -> History:
     )
 
 
-def around(pass_: Pass, branch: Branch, *, first: int, last: int | None) -> History:
-    """As `read`, with the rows of steps `first` to `last` (the head, when None) alone.
+def around(
+    pass_: Pass,
+    branch: Branch,
+    *,
+    first: int,
+    last: int | None,
+    to_step: int | None = None,
+) -> History:
+    """As `read`, with the rows of steps `first` to `last` (the end, when None) alone.
 
     Of the others the operations are known, and that they follow one another; their rows
     are read and verified, all together, once one of them is asked for. Segments that this
@@ -101,7 +108,7 @@ def around(pass_: Pass, branch: Branch, *, first: int, last: int | None) -> Hist
     found = _contents(
         pass_,
         branch,
-        to_step=None,
+        to_step=to_step,
         rows_from=max(0, first - 1),
         rows_to=last,
         memory=remembered.segments,

@@ -29,6 +29,7 @@ from checkpoints.models import (
     DataKey,
     Deletion,
     RetentionTask,
+    SearchField,
     Segment,
     Thread,
     ThreadInput,
@@ -39,7 +40,7 @@ from checkpoints.pure.archived import Row
 BATCH, LARGE_BATCH = 500, 20  # rows in memory at a time; of content, which is larger
 
 # Content that goes as whole rows. Of other rows, the sealed columns that are not kept.
-CONTENT_ROWS: tuple[type[Model], ...] = (CheckpointDelta, Segment, Blob)
+CONTENT_ROWS: tuple[type[Model], ...] = (CheckpointDelta, Segment, Blob, SearchField)
 # Keys are an object of their own; the others speak of this database, not of the thread.
 _LEFT_OUT = (DataKey, Archive, Deletion, RetentionTask)
 # Parents before children, so that links can be followed while reading.

@@ -12,6 +12,7 @@ from checkpoints.models.retention import (
     RetentionPolicy,
     RetentionTask,
 )
+from checkpoints.models.search import SearchField
 from checkpoints.models.threads import Branch, Thread, ThreadInput
 from checkpoints.models.tokens import ApiToken
 from checkpoints.models.workspaces import Grant, Group, Membership, Workspace
@@ -34,6 +35,7 @@ __all__ = [
     "Remark",
     "RetentionPolicy",
     "RetentionTask",
+    "SearchField",
     "Segment",
     "SignInFailures",
     "StoreMark",

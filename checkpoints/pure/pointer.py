@@ -29,6 +29,11 @@ def split(path: str) -> tuple[str, ...]:
     )
 
 
+def is_path(text: str) -> bool:
+    """Whether it is the path of something within a state."""
+    return text != "/" and text[:1] == "/" and not re.search(r"~(?![01])", text)
+
+
 def index(part: str) -> int | None:
     """The list index that a part names, if it does. "-", "01" and "+1" do not."""
     return int(part) if _INDEX.match(part) else None

@@ -21,6 +21,7 @@ from agents.pure.context import (
     messages_of,
     resumed,
 )
+from agents.pure.context.transcript import transcript
 from agents.pure.engine import unanswered
 from checkpoints.ids import uuid7
 from checkpoints.pure import ops
@@ -221,12 +222,15 @@ def resumed_states(draw):
             state[name] = draw(values)
     if draw(st.booleans()):
         state["plan"] = draw(plans | values)
-    first = draw(st.integers(-1, 60) | st.just(facts_until(state)))
-    return {**state, CHANNEL: {"policy": "factual", "from": first, "rested": 7200}}
+    most = len(state["messages"])
+    first = draw(st.integers(-1, most) | st.just(facts_until(state)))
+    how = {"policy": draw(st.sampled_from(["factual", "window"])), "from": first}
+    summed = draw(st.integers(-1, 60) | st.none())
+    return {**state, CHANNEL: {**how, "rested": 7200, "summed": summed}}
 
 
 PART = re.compile(
-    r"You are resuming|Goal: |Next step: |- |[A-Z][a-z ]+:\Z|\(earlier ones|\Z"
+    r"You are resuming|\d+ earlier messages|Goal: |Next step: |- |[A-Z][a-z ]+:\Z|\(earlier ones|\Z"
 )
 
 
@@ -274,13 +278,19 @@ def test_no_value_ends_its_line(state):
 def test_a_resume_can_be_stored_and_read_back(state, data):
     how = Resumed(
         FACTUAL,
-        data.draw(st.integers(0, 99)),
+        data.draw(st.integers(0, len(state["messages"]))),
         rested=data.draw(st.none() | st.integers(0, 10**6)),
         version=data.draw(st.none() | st.integers(1, 99)),
         run="r",
     )
     canonical(how.op())
     assert resumed(ops.fold(state, [how.op()])) == how
+
+
+@given(states, st.integers(1, 99))
+def test_a_place_beyond_the_conversation_says_nothing_of_it(state, more):
+    beyond = len(transcript(state)) + more
+    assert resumed(ops.fold(state, [Resumed(FACTUAL, beyond).op()])) is None
 
 
 @given(states, st.data())

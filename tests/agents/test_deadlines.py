@@ -217,6 +217,24 @@ def test_steps_are_taken_when_they_are_due_one_after_another(asked):
     assert actions() == ["escalate", "escalate"]
 
 
+def test_a_step_takes_it_from_whom_it_was_assigned_to(asked, alice, bob):
+    """Else it would stay out of the lists of everyone who is asked."""
+    approval = asked(deadline=None, escalation=(Step(60), Step(600)))
+    assert care.assign(approval, alice, to=bob.user_id)
+    Approval.objects.update(next_step_at=ClockTimestamp())
+    assert reaper.sweep().escalated == 1
+    assert now(approval).assigned_to_id is None
+    event = AuditEvent.objects.get(action="escalate")
+    assert event.detail["before"] == bob.user_id
+    # By hand, too; where there is no step left, it is only more urgent.
+    assert care.assign(approval, alice, to=bob.user_id)
+    assert care.escalate(approval, alice)
+    assert now(approval).assigned_to_id is None
+    assert care.assign(approval, alice, to=bob.user_id)
+    assert care.escalate(approval, alice)
+    assert now(approval).assigned_to_id == bob.user_id
+
+
 def test_the_second_step_is_counted_from_when_it_was_asked(asked):
     approval = asked(deadline=None, escalation=(Step(60), Step(600)))
     Approval.objects.update(next_step_at=ClockTimestamp())

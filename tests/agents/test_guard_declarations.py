@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -84,6 +85,8 @@ def greedy(*, seen: Seen, **rest: Any) -> Found:
         ({"guard": found, "tolerance": {"/price": "-1"}}, "neither a part"),
         ({"guard": found, "tolerance": {"/price": "NaN"}}, "neither a part"),
         ({"guard": found, "tolerance": {"/price": True}}, "neither a part"),
+        ({"guard_age": timedelta(minutes=1)}, "is no age"),
+        ({"guard": found, "guard_age": timedelta(0)}, "is no age"),
         ({"reversible": ""}, "for how long"),
         ({"effect": "read", "reversible": "always"}, "nothing is undone"),
     ],
@@ -102,6 +105,7 @@ def test_what_is_declared_makes_another_version_of_the_agent():
             {"guard": found},
             {"guard": found, "tolerance": {"/price": "2%"}},
             {"guard": found, "tolerance": {"/price": "3%"}},
+            {"guard": found, "guard_age": timedelta(minutes=1)},
             {"preview": shown},
             {"reversible": "for a day"},
             {"reversible": False},

@@ -10,7 +10,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from agents.approvals.ask import Request, ask
 from agents.approvals.decide import approve, edit, reject
@@ -35,6 +35,7 @@ from tests.agents.waiting import (
     opener_for,
 )
 from tests.conftest import as_owner
+from tests.elsewhere import Elsewhere, uncommitted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -443,6 +444,60 @@ def test_what_is_taken_back_is_remembered_no_more(make_thread, alice, bob):
     Approval.objects.filter(pk=asked.pk).update(final_at=over)
     Run.objects.update(status="succeeded")
     assert next_call(make_run(asked.branch, alice)) == "require"
+
+
+@pytest.fixture
+def in_its_window(make_thread, alice, bob) -> Approval:
+    """Bob approved it, and can take that back for a minute."""
+    terms = Terms(grace=60)
+    (asked,) = make_waiting(make_thread(owner=alice), alice, terms=terms)
+    approve(asked, seen=asked.as_shown(), by=bob)
+    return Approval.objects.get(pk=asked.pk)
+
+
+def remembering(asked: Approval, by: UserPrincipal) -> StickyRule:
+    until = clock.now() + timedelta(days=7)
+    return sticky.remember(asked, asked.as_shown(), by, "agent", expires_at=until)
+
+
+def test_what_is_being_taken_back_is_not_remembered(in_its_window, bob):
+    """Else the rule would count once the request is approved anew, which it may be."""
+    asked = in_its_window
+    with uncommitted(lambda: undo(asked, bob)):
+        late = Elsewhere(lambda: remembering(asked, bob))
+        late.wait_until_it_waits()
+    with pytest.raises(InvalidSticky, match="Approve it first"):
+        late.result()
+    assert not StickyRule.objects.exists()
+
+
+def test_what_is_taken_back_finds_what_is_being_remembered(in_its_window, bob):
+    asked = in_its_window
+    with as_owner(), transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE agents_stickyrule IN SHARE MODE")
+        made = Elsewhere(lambda: remembering(asked, bob))
+        made.wait_until_it_waits()  # for the table, with the request locked
+        back = Elsewhere(lambda: undo(asked, bob))
+        back.wait_until_it_waits()
+    rule = made.result()
+    back.result()
+    rule.refresh_from_db()
+    assert rule.revoked_at is not None
+
+
+def test_what_is_being_revoked_is_not_revoked_again(in_its_window, bob, join):
+    """Who takes the approval back waits, and the log has one who revoked it."""
+    rule = remembering(in_its_window, bob)
+    carol = join("carol", can_approve=True)
+    with uncommitted(lambda: sticky.revoke(rule, carol)):
+        back = Elsewhere(lambda: undo(in_its_window, bob))
+        back.wait_until_it_waits()
+    back.result()
+    rule.refresh_from_db()
+    assert rule.revoked_by_id == carol.user_id
+    (event,) = AuditEvent.objects.filter(action="sticky_revoke", object_id=rule.pk)
+    assert event.actor_id == carol.user_id
 
 
 def test_what_is_asked_again_is_remembered_no_more(remember, approval, alice, bob):

@@ -262,6 +262,36 @@ def test_a_person_who_lost_the_right_has_not_approved(approval, bob):
         check(approval)
 
 
+def test_a_person_who_lost_the_right_has_not_answered(make_thread, alice, omar):
+    """Omar may approve nothing; as an operator he answers questions."""
+    question = ("ask_traveller", {"question": "Aisle?"})
+    (asked,) = make_waiting(make_thread(owner=alice), alice, question)
+    decision = respond(asked, seen=asked.as_shown(), by=omar, response="Aisle.")
+    asked.refresh_from_db()
+    opener = opener_for(asked.run)
+    assert verify_answer(asked, opener=opener) == decision
+    membership = Membership.objects.filter(user_id=omar.user_id)
+    for role in (Role.VIEWER, Role.AUDITOR):
+        with as_owner():
+            membership.update(role=role)
+        with pytest.raises(ApprovalInvalid, match="Omar, who answered this, no longer"):
+            verify_answer(asked, opener=opener)
+    with as_owner():
+        membership.update(role=Role.OPERATOR)
+        User.objects.filter(pk=omar.user_id).update(is_active=False)
+    with pytest.raises(ApprovalInvalid):
+        verify_answer(asked, opener=opener)
+
+
+def test_a_rejection_holds_also_where_its_person_lost_the_right(approval, bob):
+    """Nothing runs by it."""
+    decision = reject(approval, seen=approval.as_shown(), by=bob, reason="Too dear.")
+    approval.refresh_from_db()
+    with as_owner():
+        Membership.objects.filter(user_id=bob.user_id).update(can_approve=False)
+    assert verify_answer(approval, opener=opener_for(approval.run)) == decision
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -55,6 +56,19 @@ def test_any_change_makes_a_new_version(workspace, versions, change):
     assert second.number == 2
     assert second.agent == first.agent
     assert agent_version(workspace, DESK) == first
+
+
+def test_code_without_source_is_the_same_version_in_every_process():
+    """It is compiled anew in each, which has the code within it elsewhere."""
+
+    def made(amount: int) -> str:
+        here: dict[str, Any] = {}
+        code = f"def pay(amount: str) -> str:\n    return max([amount], key=lambda x: {amount})"
+        exec(code, here)  # noqa: S102  # code that has no file
+        return tool(effect="write", title="Pay {amount}")(here["pay"]).version
+
+    assert made(1) == made(1)
+    assert made(1) != made(2)
 
 
 def test_its_spec_is_sealed_and_its_digest_differs_between_workspaces(

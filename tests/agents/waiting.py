@@ -103,7 +103,9 @@ def _costs_now(what: str, price: Decimal, *, seen: Seen) -> Found:
 
 def _letter(what: str, price: Decimal) -> Preview:
     return Preview.email(
-        to="fair@example.org", subject=f"{what} <b>", body=f"We take it for {price}."
+        to="fair@example.org",
+        subject=f"{what} <b>",
+        body=f"We take it for {price}.{COSTS.get('postscript', '')}",
     )
 
 

@@ -84,6 +84,7 @@ def _waiting(
         "escalated": ask("escalated", escalation=(Step(60, priority=2),)),
         "noted": ask("noted"),
         "late": ask("late", deadline=HOUR, then="hold"),
+        "tool gone": ask("tool gone"),
     }
     decide.approve(made["quorum"], seen=made["quorum"].as_shown(), by=bob)
     dearer = {**GOOD, "flight": "TP edited", "price": "1300.00"}
@@ -95,6 +96,7 @@ def _waiting(
     care.escalate(made["escalated"], ada)
     care.note(made["noted"], bob, text="Ask Helen first. \u202eenecs")
     _was_due(made["late"])
+    ToolCall.objects.filter(pk=made["tool gone"].call_id).update(tool="book_by_fax")
     return made
 
 

@@ -19,6 +19,7 @@ from django.test import Client
 from django.urls import include, path
 from playwright.sync_api import Page, expect
 
+from agents.approvals import decide
 from agents.models import Approval
 from agents.runs import control
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
@@ -180,6 +181,7 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit(*(f"/inbox/batch?do={do}{ids}" for do in ("approve", "reject", "assign")))
     one.visit(f"/inbox/batch?do=snooze{ids}")
     one.visit(*(f"{thread}{step}?tab={tab}" for tab in tabs))
+    one.visit(f"{thread}?kind=tool", f"{thread}?label=no+step+of+that+name&pane=steps")
     one.visit(f"{thread}?tab=diff&split=1&base={things.checkpoint}")
     one.visit(f"{thread}{step}?path=/facts/fare", f"{thread}?tab=state&path=/nothing")
     one.visit(f"{thread}history?path=/facts/fare&when=equals&value=1200.00")
@@ -215,7 +217,7 @@ def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
     as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", *pages)
 
 
-def test_what_a_form_is_answered_with(as_, asked):
+def test_what_a_form_is_answered_with(as_, asked, bob):
     one = as_("ada")
     page = one.page
     page.goto(f"/inbox/{asked['plain'].pk}/edit")
@@ -227,6 +229,13 @@ def test_what_a_form_is_answered_with(as_, asked):
     page.get_by_role("button", name="JSON").click()
     expect(page.locator("#apr-json, [name=json]").first).to_be_visible()
     one.look("an edit as JSON")
+    page.goto(f"/inbox/{asked['letter'].pk}/edit")
+    page.fill("#arg-to", "Ana")
+    with unscoped(Reason.TEST):
+        decide.approve(asked["letter"], seen=asked["letter"].as_shown(), by=bob)
+    page.click("text=Approve with edits and run")
+    expect(page.locator("#apr-kept")).to_contain_text("Ana")
+    one.look("an edit that came too late")
     page.goto(f"/inbox/{asked['plain'].pk}/reject")
     page.click("text=Reject and tell the agent")
     expect(page.locator("#reason-e")).to_be_visible()

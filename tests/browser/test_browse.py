@@ -104,6 +104,57 @@ def test_steps_and_tabs_by_key(trip):
     expect(page.locator("#say")).to_contain_text("Step 20 of 20")
 
 
+@SCRIPT
+def test_the_list_of_steps_is_filtered(trip, script):
+    page = trip("Signing in Tokyo", script=script)
+    page.locator("#step-14").click()
+    at(page, 14)
+    page.locator("#step-filter summary").click()
+    page.locator("#step-filter [name=kind]").select_option("tool")
+    page.locator("#step-filter [name=label]").fill("JL 57")
+    page.locator("#step-filter [name=label]").press("Enter")
+    expect(page.locator("#chosen a")).to_have_count(2)
+    expect(page).to_have_url(re.compile(r"/at/.*kind=tool&.*label=JL"))
+    expect(page.locator("#step-filter form")).to_be_hidden()
+    left = page.locator(".step").count()
+    assert 0 < left < 21
+    expect(page.locator("#how-many")).to_have_text(f"{left} of 21 steps")
+    page.locator(".step").last.click()
+    expect(page.locator(".step[aria-current]")).to_have_count(1)
+    expect(page.locator(".step")).to_have_count(left)
+    page.locator("#chosen a", has_text="tool").click()
+    expect(page.locator("#chosen a")).to_have_count(1)
+    page.locator("#step-filter summary").click()
+    page.locator("#step-filter [name=label]").fill("nothing of that name")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator("#no-match")).to_contain_text("nothing of that name")
+    page.get_by_role("link", name="Clear filters").click()
+    expect(page.locator(".step")).to_have_count(21)
+
+
+def test_the_list_is_filtered_by_key_and_back_goes_back(trip):
+    page = trip("Signing in Tokyo")
+    page.locator("#step-14").click()
+    at(page, 14)
+    page.keyboard.press("s")
+    expect(page.locator("#step-filter [name=kind]")).to_be_focused()
+    page.keyboard.press("m")  # "model"
+    page.locator("#step-filter button").press("Enter")
+    expect(page.locator("#chosen")).to_contain_text("kind: model")
+    expect(page.locator("#step-filter summary")).to_be_focused()
+    expect(page.locator("#say")).to_contain_text("steps match")
+    page.keyboard.press("k")
+    expect(page.locator(".step[aria-current] .k")).to_contain_text("model")
+    page.keyboard.press("Home")
+    first = page.locator(".step").first
+    expect(first).to_have_attribute("aria-current", "step")
+    page.go_back()
+    page.go_back()
+    page.go_back()
+    at(page, 14)
+    expect(page.locator("#chosen")).to_have_count(0)
+
+
 def test_an_address_leads_to_the_same_place_and_back_goes_back(desk, trip, visit):
     page = trip("Signing in Tokyo")
     page.locator("#step-14").click()

@@ -113,6 +113,28 @@ def test_what_is_long_is_opened_and_read_before_it_is_approved(plain, bob, ask):
     assert status(asked) == "approved"
 
 
+def test_what_an_edit_leaves_is_opened_and_read_and_nothing_typed_is_lost(
+    plain, bob, ask
+):
+    asked = ask(
+        "long", ("send", {"to": "He\u200blen", "fields": {"text": "word " * 900}})
+    )
+    page = plain(at(asked))
+    page.click("#apr-actions >> text=Edit")
+    expect(page.locator("#arg-to-seen")).to_contain_text("He")
+    expect(page.locator("#arg-to-seen .tok")).to_have_text("U+200B")
+    page.fill("#arg-to", "Ana")
+    page.click("text=Approve with edits and run")
+    expect(page.locator("#apr-errors")).to_contain_text("Open fields first")
+    expect(page.locator("#arg-to")).to_have_value("Ana")
+    expect(page.locator("#apr-form .was")).to_have_count(1)  # the rest is as it was
+    assert status(asked) == "pending"
+    page.locator("#apr-long [name=read]").check()
+    page.click("text=Approve with edits and run")
+    expect(page.locator("#apr-args")).to_contain_text("Ana")
+    assert status(asked) == "approved"
+
+
 def test_words_and_password_are_asked_for(plain, bob, ask):
     asked = ask("careful", risk="critical", reauthenticate=True, typed=True)
     page = plain(at(asked))

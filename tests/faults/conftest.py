@@ -10,18 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from django.db import OperationalError, connection, transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
-from agents.models import Approval, Run
+from agents.models import Approval, Run, ToolCall
 from checkpoints import clock
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch
 from tests.faults import judge
-from tests.faults.people import People, Script
+from tests.faults.people import UNDER_WAY, People, Script
 from tests.workers.conftest import (
     PATIENCE,
     ROOT,
@@ -39,6 +40,9 @@ __all__ = ["begin", "everything_visible", "own_redis", "server", "work"]  # fixt
 
 # `FAULTS=10 ./dev test tests/faults` goes on ten times as long.
 FAULTS = float(os.environ.get("FAULTS", "1"))
+LONGEST_AIM = 0.5  # seconds that a kill waits for a call
+SLOW = 0.1  # seconds until an effect takes place
+SOON = str(UNDER_WAY.total_seconds())
 
 
 class Nursery(Workers):
@@ -78,15 +82,24 @@ class Storm:
     AT_ONCE = 6  # runs that are not over
     ATTEMPTS = 3  # a run that is given up was killed too often: not what is tested
 
-    def __init__(self, nursery: Nursery, server, who, seed: int) -> None:
+    def __init__(
+        self, nursery: Nursery, server, who, seed: int, *, arrives: str
+    ) -> None:
+        """`arrives`: when what a holder had sent is there (desk: ARRIVES)."""
         self.nursery = nursery
         self.server = server
         self.dice = random.Random(seed)
         self.memory = judge.Memory()
         self.people = People(who, self.memory, self.dice, server.ledger)
-        self.supervisor = nursery.start(2)
+        self.supervisor = nursery.start(2, DESK_ARRIVES=arrives)
+        self.aims = False
         self.stopped: list[tuple[float, int]] = []  # when it goes on, which process
         server.services.answer = Script()
+        # Some deliveries get lost, and of some nobody hears: their tool finds out.
+        server.ledger_fault("drop", times=2, match="deliveries")
+        server.ledger_fault("drop_after", times=2, match="deliveries")
+        # Effects take a while, so that faults meet calls, too.
+        server.ledger_fault("slow", times=None, seconds=SLOW)
 
     def rage(self, times: int, fault: Callable[[], bool], pace: float) -> None:
         """`fault` until it has happened so often, while runs are at work."""
@@ -107,6 +120,11 @@ class Storm:
             time.sleep(self.dice.expovariate(1 / pace))
 
     def kill(self) -> bool:
+        """Every other one while a call with effects is under way: they take a moment."""
+        self.aims = not self.aims
+        if self.aims:
+            with suppress(AssertionError):  # nobody calls anything just now
+                wait_until(self._calling().exists, LONGEST_AIM)
         children = self.nursery.children(self.supervisor)
         if not children:
             return False
@@ -163,6 +181,9 @@ class Storm:
             _signal(pid, signal.SIGCONT)
         self.stopped = [each for each in self.stopped if each[0] > now]
 
+    def _calling(self) -> QuerySet[ToolCall]:
+        return ToolCall.objects.filter(status="executing", run__status="running")
+
     def _moving(self) -> int:
         return Run.objects.filter(status__in=["ready", "running"]).count()
 
@@ -180,8 +201,11 @@ def _signal(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.fixture
-def storm(nursery, server, alice, bob) -> Callable[[int], Storm]:
-    return lambda seed: Storm(nursery, server, [alice, bob], seed)
+def storm(nursery, server, alice, bob) -> Callable[..., Storm]:
+    def storm(seed: int, *, arrives: str = SOON) -> Storm:
+        return Storm(nursery, server, [alice, bob], seed, arrives=arrives)
+
+    return storm
 
 
 @pytest.fixture

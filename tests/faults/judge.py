@@ -21,8 +21,11 @@ from checkpoints.log.verify import verify
 from checkpoints.models import Branch, Checkpoint, ThreadInput
 from tests.faults import journal
 
-# Kinds of effects whose tools must not be called twice with one key (desk: `send`).
-ONCE = {"emails"}
+# Kinds of effects whose tools must not be called twice with one key (desk: `send`,
+# `deliver`).
+ONCE = {"emails", "deliveries"}
+# The desk's tools whose effects the ledger receives, of those that a storm calls.
+EXTERNAL = {"book", "send", "deliver", "hold"}
 
 
 class Memory:
@@ -73,6 +76,7 @@ def findings(*, ledger: list[dict[str, Any]], log: Path, memory: Memory) -> list
         *_fences(taken, stored),
         *_effects(ledger),
         *_people(memory),
+        *_failures(),
         *_forgotten(),
         *(str(found) for found in verify()),
     ]
@@ -144,7 +148,7 @@ def _effects(ledger: list[dict[str, Any]]) -> Iterator[str]:
         if times > 1:
             yield f"branch {short(branch)}: {kind} {body} took place {times} times"
     for key, call in calls.items():
-        external = call.tool in ("book", "send", "hold") and call.recorded_from is None
+        external = call.tool in EXTERNAL and call.recorded_from is None
         if external and call.status == "succeeded" and key not in received:
             yield f"{call} succeeded, and did not take place"
 
@@ -168,6 +172,13 @@ def _people(memory: Memory) -> Iterator[str]:
         last = Run.objects.filter(branch=said.branch).latest("created_at")
         if last.status not in ("cancelled", "failed"):
             yield f"a message to {said.branch} was not taken in by a {last.status} run"
+
+
+def _failures() -> Iterator[str]:
+    """Nothing that a storm does is a reason to fail. Another try may well get further: who
+    looks at what ended well alone does not see what stopped the first."""
+    for run in Run.objects.filter(status="failed"):
+        yield f"{run} failed: {run.error_class}"
 
 
 def _forgotten() -> Iterator[str]:

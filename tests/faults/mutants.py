@@ -90,3 +90,25 @@ LOCKS = Mutant(
         ),
     ),
 )
+
+_EFFECTS = "agents/runs/effects.py"
+INTENT = Mutant(
+    "the intent before the effect",
+    (Change(_EFFECTS, "            self._ledger.intend(row)\n", ""),),
+)
+RECHECK = Mutant(
+    "the look at what was approved, just before it is done",
+    (
+        Change(
+            _EFFECTS, "return self._verified(row, tool, call, title)", "return RunIt()"
+        ),
+    ),
+)
+HANGING = Mutant(  # the mark is believed, which a dead worker did not leave
+    "the doubt of a call whose time was over",
+    (
+        Change(
+            _EFFECTS, "found is None and hangs:", "found is None and row.error_class:"
+        ),
+    ),
+)

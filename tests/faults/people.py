@@ -20,7 +20,7 @@ from django.db.models import Q
 from agents import queue
 from agents.approvals import decide
 from agents.approvals.rejections import ERROR_CLASS
-from agents.errors import BranchBusy, LostRace, NotRetryable
+from agents.errors import BranchBusy, LostRace
 from agents.models import Approval, Decision, Run
 from agents.runs import control, start
 from agents.runs.edits import ForkEdits
@@ -37,6 +37,7 @@ PLANS = {
     "hold": ("hold", {"item": "{}"}),
     "ask": ("question", {"question": "{}?"}),
     "send": ("send", {"text": "{}"}),
+    "deliver": ("deliver", {"text": "{}"}),  # one can ask what came of it
 }
 UNDER_WAY = timedelta(seconds=2)  # a request that a dead process had sent
 WORDS = [*PLANS, "two", "book", "hold"]
@@ -99,7 +100,7 @@ class People:
         [act] = self._dice.choices(kinds, weights=[4, 3, 4, 1])
         try:
             act()
-        except (BranchBusy, LostRace, NotRetryable):
+        except (BranchBusy, LostRace):
             pass  # with a reason that they read
 
     def decide(self) -> None:
@@ -137,13 +138,8 @@ class People:
             start.cancel(run, by=self._one())
 
     def go_on(self) -> None:
-        """Runs that stopped because nobody knows whether a call happened; and those that
-        wait for somebody to look at them, as people said no three times in a row."""
-        for run in Run.objects.filter(status="failed", retries=None):
-            try:
-                start.retry(run, by=self._one())
-            except (BranchBusy, NotRetryable):
-                pass  # somebody wrote there, and it goes on already
+        """Runs that wait for somebody to look at them, as people said no three times in
+        a row."""
         for run in Run.objects.filter(
             status__in=Run.LIVE, paused_at__isnull=False, error_class=ERROR_CLASS
         ):

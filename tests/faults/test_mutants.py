@@ -13,13 +13,25 @@ from typing import Any
 import pytest
 
 from agents import queue
+from agents.approvals import decide
 from agents.models import Run
+from agents.runs import start
 from checkpoints import clock
 from checkpoints.clock import ClockTimestamp
-from checkpoints.models import Branch
+from checkpoints.models import Branch, Membership
+from tests.conftest import as_owner
 from tests.faults import journal, judge
 from tests.faults.conftest import Nursery
-from tests.faults.mutants import CLAIM, FENCE, LOCKS, ORDER, Mutant
+from tests.faults.mutants import (
+    CLAIM,
+    FENCE,
+    HANGING,
+    INTENT,
+    LOCKS,
+    ORDER,
+    RECHECK,
+    Mutant,
+)
 from tests.faults.people import Script
 from tests.workers.conftest import (
     PATIENCE,
@@ -165,3 +177,81 @@ def test_of_the_last_two_decisions_at_once_one_wakes_the_run(
     # Nobody works on them, and no reaper sweeps.
     left = Run.objects.filter(status="waiting").count()
     assert bool(left) == (mutant is not None)
+
+
+@as_it_is_and(INTENT)
+def test_what_a_worker_had_begun_when_it_died_is_not_begun_again(
+    mutant, nursery, begin, server, tmp_path, alice
+):
+    memory = judge.Memory()
+    server.will_call("c1", "send", text="Goodbye")
+    server.will_say("Sent.")
+    nursery.start(
+        1,
+        HOLDPOINT_FAILPOINTS="after effect",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+    )
+    run = begin()
+    if mutant is None:
+        (asked,) = wait_until(lambda: pending(run))
+        assert asked.kind == "unknown"
+        start.cancel(run, by=alice)
+    assert wait_until(lambda: ended(run))
+    assert (tmp_path / "after effect").exists()
+    assert len(server.ledger("emails")) == 1 + (mutant is not None)
+    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+    assert bool(found) == (mutant is not None), found
+
+
+@as_it_is_and(RECHECK)
+def test_what_was_approved_and_is_not_so_any_more_is_asked_about_anew(
+    mutant, nursery, begin, work, server, alice, bob
+):
+    """Whoever approved the one may not any more; the other costs more by now."""
+    server.will_call("c1", "book", item="hotel", price="1200")
+    server.will_call("c2", "reserve", item="booth", price="100")
+    first, second = begin("first"), begin("second")
+    work()
+    for run, by in ((first, bob), (second, alice)):
+        (asked,) = pending(run)
+        decide.approve(asked, seen=asked.as_shown(), by=by)
+    with as_owner():
+        Membership.objects.filter(user_id=bob.user_id).update(can_approve=False)
+    server.charge({"booth": {"any": {"price": "900"}}})
+    server.always("Done.")
+    nursery.start(1)
+    runs = (first, second)
+    if mutant is None:
+        wait_until(lambda: all(map(pending, runs)))
+        assert [asked.revision for run in runs for asked in pending(run)] == [2, 2]
+    else:
+        wait_until(lambda: all(map(ended, runs)))
+    done = sorted(effect["kind"] for effect in server.ledger())
+    assert done == (["bookings", "reservations"] if mutant else [])
+
+
+@as_it_is_and(HANGING)
+def test_whoever_gives_a_call_up_and_dies_before_it_says_so_leaves_it_in_doubt(
+    mutant, nursery, begin, server, tmp_path, alice
+):
+    """Its tool says that it did not happen. It is yet to."""
+    memory = judge.Memory()
+    server.will_call("c1", "deliver", text="the tickets")
+    server.will_say("Delivered.")
+    server.ledger_fault("slow", seconds=8)
+    nursery.start(
+        1,
+        TOOL_TIMEOUT_SECONDS="1",
+        HOLDPOINT_FAILPOINTS="after giving up",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+    )
+    run = begin()
+    if mutant is None:
+        (asked,) = wait_until(lambda: pending(run))
+        assert (asked.kind, server.ledger()) == ("unknown", [])
+        start.cancel(run, by=alice)
+    assert wait_until(lambda: ended(run))
+    wait_until(lambda: len(server.ledger("deliveries")) == 1 + (mutant is not None))
+    assert (tmp_path / "after giving up").exists()
+    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+    assert bool(found) == (mutant is not None), found

@@ -17,7 +17,7 @@ from agents.approvals import decide
 from agents.demo.model import wire
 from agents.demo.model.errors import ApiError
 from agents.demo.model.recorded import Recordings
-from agents.models import Approval, Run
+from agents.models import Approval, Run, ToolCall
 from agents.runs import start
 from checkpoints.models import Branch, Checkpoint
 from tests.faults import judge
@@ -32,6 +32,8 @@ pytestmark = [
     pytest.mark.unmeasured,
     pytest.mark.skipif(not AIRLINE.is_dir(), reason="the recordings are not here"),
 ]
+
+Change = tuple[str, dict[str, Any]]  # a tool, and its arguments
 
 BETWEEN = 8  # steps, about, between two kills
 OVER = "The recording ends here."  # two end with a result that nobody answered
@@ -107,7 +109,8 @@ def test_recorded_conversations_end_as_they_were_recorded(
         for talk in talks:
             _go_on(talk, airline, alice)
         for approval in Approval.objects.pending():
-            decide.approve(approval, seen=approval.as_shown(), by=alice)
+            made = decide.approve(approval, seen=approval.as_shown(), by=alice)
+            memory.decided.add(made.pk)
         if kills and Checkpoint.objects.count() > due and _attempts() < 3:
             time.sleep(dice.uniform(0, 0.1))  # anywhere in a step
             killed += nursery.kill_child(supervisor)
@@ -123,8 +126,13 @@ def test_recorded_conversations_end_as_they_were_recorded(
         recorded = [_words(message) for message in talk.recorded]
         assert held[: len(recorded)] == recorded
         assert [words[1] for words in held[len(recorded) :]] in ([], [OVER])
-    changes = [effect for effect in server.ledger("airline") if effect["applied"]]
-    assert len(changes) == _recorded_changes(talks)
+        _each_change_was_approved_and_took_place_once(talk, server.ledger("airline"))
+    changed = ToolCall.objects.filter(tool__in=_changes()).count()
+    assert changed == sum(len(_recorded_calls(talk, changes=True)) for talk in talks)
+    assert {effect["key"] for effect in server.ledger()} == {
+        str(key) for key in Approval.objects.values_list("call", flat=True)
+    }  # nothing took place that nobody was asked about, nothing was asked about in vain
+    assert len(memory.decided) == changed > 10
     assert killed > 10 or not kills
     assert judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory) == []
 
@@ -152,15 +160,43 @@ def _words(message: dict[str, Any]) -> tuple[Any, ...]:
     return message["role"], (message.get("content") or "").strip(), calls
 
 
-def _recorded_changes(talks: list[Talk]) -> int:
+def _recorded_calls(talk: Talk, *, changes: bool) -> list[Change]:
+    """The calls of the recording, in its order: those with effects, or the others."""
+    made = [call for message in talk.recorded for call in _words(message)[2]]
+    return [call for call in made if (call[0] in _changes()) is changes]
+
+
+def _changes() -> set[str]:
+    """The tools with effects, once the fixture has set what their module reads."""
     from tests.faults.airline.agents import CHANGES
 
-    return sum(
-        made["function"]["name"] in CHANGES
-        for talk in talks
-        for message in talk.recorded
-        for made in message.get("tool_calls") or []
-    )
+    return CHANGES
+
+
+def _each_change_was_approved_and_took_place_once(
+    talk: Talk, ledger: list[dict[str, Any]]
+) -> None:
+    """A person was asked about each write of the recording, once, said yes, once, and
+    then it took place, once; nobody was asked about a read."""
+    calls = ToolCall.objects.filter(branch=talk.branch)
+    calls = calls.order_by("reply__step", "ordinal")
+    took_place: list[Change] = []
+    for call in calls.filter(tool__in=_changes()):
+        asked = Approval.objects.get(call=call)
+        decision = asked.decisions.get()
+        assert (asked.kind, asked.status, asked.revision) == ("approval", "approved", 1)
+        assert (decision.verdict, decision.revision) == ("approve", 1)
+        assert call.status == "succeeded"
+        received = [effect for effect in ledger if effect["key"] == str(call.pk)]
+        [effect] = [effect for effect in received if effect["applied"]]
+        assert min(each["at"] for each in received) > decision.at.timestamp()
+        took_place.append((effect["body"]["tool"], effect["body"]["arguments"]))
+    assert took_place == _recorded_calls(talk, changes=True)
+    reads = calls.exclude(tool__in=_changes())
+    assert not Approval.objects.filter(call__in=reads).exists()
+    assert set(reads.values_list("status", flat=True)) <= {"succeeded"}
+    names = [name for name, _ in _recorded_calls(talk, changes=False)]
+    assert list(reads.values_list("tool", flat=True)) == names
 
 
 def _attempts() -> int:

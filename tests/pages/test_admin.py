@@ -34,6 +34,7 @@ from agents.models import (
     ToolCall,
     Worker,
 )
+from agents.runs import searched
 from checkpoints import audit, gate, tokens
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
@@ -107,6 +108,7 @@ def add_to(trip: Any, person: Any) -> None:
     )
     said.content = gate.seal(said, "content", "pineapple")
     said.save()
+    searched.store(trip.branch, {"fruit": "pineapple"})
     call = trip.calls["book"]
     call.result = gate.seal(call, "result", "pineapple")
     call.reason = gate.seal(call, "reason", "pineapple")

@@ -9,7 +9,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Approval
+from agents.pure.terms import Terms
 from checkpoints.access import Reason
+from checkpoints.models import Group
 from tests.agents.waiting import GOOD, make_waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,9 +27,9 @@ def mira(client, alice) -> Client:
 def asked(alice, make_thread):
     """A request to book this flight."""
 
-    def asked(flight: str) -> Approval:
+    def asked(flight: str, **more) -> Approval:
         call = ("book", {**GOOD, "flight": flight})
-        return make_waiting(make_thread(owner=alice), alice, call)[0]
+        return make_waiting(make_thread(owner=alice), alice, call, **more)[0]
 
     return asked
 
@@ -103,6 +105,34 @@ def test_a_megabyte_has_a_page_of_its_own_and_only_that_says_it_was_read(mira, a
     assert back is not None
     page = page_of(mira, request, back[1])
     assert approve(mira, request, read=token_in(page)).status_code == 303
+    assert status_of(request) == "approved"
+
+
+@pytest.mark.parametrize("text", ["x" * 700, "x" * 30_000], ids=["long", "huge"])
+def test_who_breaks_the_glass_has_opened_what_is_long(asked, join, workspace, text):
+    """Also who is left out by the terms, and could not approve it as usual."""
+    finance = Group.objects.create(workspace=workspace, name="Finance")
+    request = asked(text, terms=Terms(groups=(str(finance.pk),)))
+    ada = Client()
+    admin = join("ada", "admin", can_approve=True)
+    ada.force_login(User.objects.get(pk=admin.user_id))
+    alone = {"decision": "break_glass", "reason": "Nobody of Finance is awake."}
+    refused = approve(ada, request, **alone)
+    assert refused.status_code == 422
+    page = refused.content.decode()
+    assert "Open flight first" in page
+    assert "Nobody of Finance is awake." in page  # what was typed is kept
+    assert status_of(request) == "pending"
+    sheet = f"/inbox/{request.pk}/sheet/break_glass"
+    page = ada.get(sheet).content.decode()
+    if len(text) > 20_000:  # which has a page of its own
+        assert not re.findall(r'name="read"', page)
+        whole = ada.get(f"/inbox/{request.pk}/argument/0").content.decode()
+        back = re.search(r"(\?read=\w+)", whole)
+        assert back is not None
+        page = ada.get(f"{sheet}{back[1]}").content.decode()
+    assert re.search(r'name="read" value="\w+" form="sheet-form"', page)
+    approve(ada, request, **alone, read=token_in(page))
     assert status_of(request) == "approved"
 
 

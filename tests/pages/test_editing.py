@@ -10,9 +10,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.approvals.decide import approve
 from agents.models import Approval
+from agents.pages.inbox.arguments import left_by, table
 from checkpoints import gate
 from checkpoints.access import Reason
+from checkpoints.models import AuditEvent, Membership
 from tests.agents.waiting import make_waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,7 +32,7 @@ def mira(client, alice) -> Client:
     return client
 
 
-def show(client: Client, approval: Approval, view: str, **typed: str):
+def show(client: Client, approval: Approval, view: str, **typed: str | list[str]):
     answer = client.post(f"/inbox/{approval.pk}/edit/as", {"show": view, **typed})
     return answer, answer.content.decode()
 
@@ -154,3 +157,174 @@ def test_what_changes_in_much_text_is_also_one_for_true(mira, alice, make_thread
     edited = json.dumps({**arguments, "fields": {"copies": True}})
     _, page = show(mira, long, "diff", json=edited)
     assert re.search(r'class="del".*?copies.*?class="add".*?copies', page, re.S)
+
+
+@pytest.fixture
+def two_long(alice, make_thread) -> Approval:
+    """A request with two arguments that are longer than the page shows."""
+    arguments = {"to": "Helen\n" * 40, "fields": {f"f{n}": n for n in range(40)}}
+    return make_waiting(make_thread(owner=alice), alice, ("send", arguments))[0]
+
+
+def tokens_in(page: str) -> list[str]:
+    return re.findall(r'name="read" value="(\w+)" form="apr-form"', page)
+
+
+@pytest.mark.parametrize("view", ["form", "json"])
+def test_what_an_edit_leaves_as_it_is_was_opened(mira, two_long, view):
+    page = mira.get(f"/inbox/{two_long.pk}/edit").content.decode()
+    tokens = tokens_in(page)
+    assert len(tokens) == 2
+    fields = {"to": "Helen\n" * 40, "fields": {"f1": 1}}
+    typed = {"arg/fields": '{"f1": 1}'}
+    if view == "json":
+        typed = {"json": json.dumps(fields)}
+    for nothing in ({}, typed):
+        refused = edit(mira, two_long, **nothing)
+        assert refused.status_code == 422
+        page = refused.content.decode()
+        assert "<p hx-ignore>Open to" in page
+        assert len(tokens_in(page)) == 2  # they stand beside what was typed
+        assert fresh(two_long).is_pending
+    assert "&quot;f1&quot;: 1" in page
+    answer = edit(mira, two_long, **typed, read=tokens[0])  # the other is short now
+    assert answer.status_code == 303
+    assert fresh(two_long).status == "approved"
+
+
+def test_what_an_edit_changes_in_a_part_was_opened(mira, two_long):
+    tokens = tokens_in(mira.get(f"/inbox/{two_long.pk}/edit").content.decode())
+    changed = json.dumps({f"f{n}": n or 9 for n in range(40)})
+    typed = {"arg/to": "Helen", "arg/fields": changed}
+    refused = edit(mira, two_long, **typed)
+    assert refused.status_code == 422
+    assert "Open fields first" in refused.content.decode()
+    assert edit(mira, two_long, **typed, read=tokens[1]).status_code == 303
+
+
+def test_what_was_opened_stays_so_from_view_to_view(mira, two_long):
+    tokens = tokens_in(mira.get(f"/inbox/{two_long.pk}/edit").content.decode())
+    _, page = show(mira, two_long, "json", read=tokens)
+    _, page = show(mira, two_long, "diff", json=json_in(page), read=tokens)
+    assert len(re.findall(r'form="apr-form" checked', page)) == 2
+    page = mira.get(f"/inbox/{two_long.pk}/?read={tokens[0]}").content.decode()
+    assert f"/inbox/{two_long.pk}/edit?read={tokens[0]}" in page
+
+
+def test_who_edits_a_megabyte_reads_it_where_it_is_edited(mira, alice, make_thread):
+    arguments = {"to": "all of it. " * 90_000, "fields": {"copies": 1}}
+    (huge,) = make_waiting(make_thread(owner=alice), alice, ("send", arguments))
+    page = mira.get(f"/inbox/{huge.pk}/edit").content.decode()
+    assert page.count(arguments["to"]) == 2
+    (token,) = tokens_in(page)
+    typed = {"arg/fields": '{"copies": 2}'}
+    assert edit(mira, huge, **typed).status_code == 422
+    assert edit(mira, huge, **typed, read=token).status_code == 303
+
+
+def test_of_more_arguments_than_have_rows_the_rest_was_opened(mira, alice, make_thread):
+    """The tool takes none of them; what it takes is what is asked for."""
+    many = {"to": "Helen", "fields": {}, **{f"x{n}": n for n in range(120)}}
+    rows = table(many, None, None)
+    assert [row.name for row in left_by(many, rows) if row.is_long] == [rows[-1].name]
+    assert not left_by({"to": "Helen", "fields": {}}, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("pay\u202eexe.pdf", "U+202E"),
+        ("a\u200bb", "U+200B"),
+        ("go \U000e0069 now", "U+E0069"),
+        ("two\nlines \u2066x", "U+2066"),
+        ("p\u0430ypal", "U+0430"),
+    ],
+    ids=["bidi", "zero-width", "tag", "area", "lookalike"],
+)
+def test_what_hides_in_a_field_is_shown_beside_it(mira, alice, make_thread, text, seen):
+    arguments = {"to": text, "fields": {"note": text}}
+    (asked,) = make_waiting(make_thread(owner=alice), alice, ("send", arguments))
+    page = mira.get(f"/inbox/{asked.pk}/edit").content.decode()
+    assert text in page  # the value is what it was
+    beside = re.findall(r'id="(arg-\w+)-seen".*?</(?:p|div)>', page, re.S)
+    assert beside == ["arg-to", "arg-fields"]
+    shown = page.partition('id="arg-to-seen"')[2].partition('id="arg-fields"')[0]
+    assert seen in shown
+    assert text not in shown
+    assert 'aria-describedby="arg-to-seen"' in page
+    _, page = show(mira, asked, "json")
+    assert seen in page.partition('id="apr-json-seen"')[2]
+    assert json.loads(json_in(page)) == arguments
+
+
+def test_beside_plain_text_nothing_stands(mira, booking):
+    page = mira.get(f"/inbox/{booking.pk}/edit").content.decode()
+    assert "-seen" not in page
+    assert "apr-long" not in page
+
+
+def closed(approval: Approval, mira, bob) -> None:
+    approve(approval, seen=approval.as_shown(), by=bob)
+
+
+def asked_anew(approval: Approval, mira, bob) -> None:
+    revision = approval.revision + 1
+    Approval.objects.unscoped(Reason.TEST).filter(pk=approval.pk).update(
+        revision=revision
+    )
+
+
+def no_longer_may(approval: Approval, mira, bob) -> None:
+    mine = Membership.objects.unscoped(Reason.TEST).filter(user=approval.run.started_by)
+    mine.update(can_approve=False)
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "none"])
+@pytest.mark.parametrize(
+    ("happens", "status", "why"),
+    [
+        (closed, 409, "approved this"),
+        (asked_anew, 409, "changed since it was shown"),
+        (no_longer_may, 403, "asks someone with the right"),
+    ],
+    ids=["closed", "asked anew", "no right"],
+)
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"arg/flight": "TP 210 <b>", "arg/price": "1100.10", "arg/seats": "2"},
+        {"json": '{"flight": "TP 210 <b>", "price": "1100.10", "seats": 2}'},
+        {"decision": "reject", "reason": "TP 210 <b> costs 1100.10."},
+    ],
+    ids=["form", "json", "reject"],
+)
+def test_nothing_typed_is_lost_where_it_cannot_be_sent(
+    mira, bob, booking, happens, status, why, typed, script
+):
+    happens(booking, mira, bob)
+    posted = {
+        "decision": "edit",
+        "revision": str(booking.revision),
+        "digest": bytes(booking.digest).hex(),
+        **typed,
+    }
+    headers = {"HX-Request": "true"} if script else {}
+    answer = mira.post(f"/inbox/{booking.pk}/decide", posted, headers=headers)
+    page = answer.content.decode()
+    assert answer.status_code == status
+    assert why in page
+    assert "TP 210 &lt;b&gt;" in page
+    assert "1100.10" in page
+    assert ("<html" in page) is not script
+    asked = fresh(booking)
+    assert asked.is_pending is (happens is not closed)
+    if status == 403:  # which the audit log has, as it has any refusal
+        events = AuditEvent.objects.unscoped(Reason.TEST)
+        assert events.filter(action="refused", actor_id=booking.run.started_by_id)
+
+
+def test_what_a_browser_sent_with_its_line_ends_was_not_changed(mira, two_long):
+    typed = {"arg/to": "Helen\r\n" * 40, "arg/fields": "{"}
+    refused = edit(mira, two_long, **typed)
+    assert refused.status_code == 422
+    assert refused.content.decode().count('class="was"') == 1  # of what is no JSON

@@ -10,9 +10,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from agents.approvals import guards
+from agents.approvals.decide import approve
+from agents.approvals.given import hash_of_shown
+from agents.errors import NotAsShown
 from agents.models import Approval, Decision
+from agents.pure.terms import Terms
 from agents.runs import looks
-from checkpoints.access import Reason
+from agents.tools import registry
+from checkpoints.access import Reason, RunPrincipal
 from tests.agents.waiting import COSTS, make_waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -222,6 +228,54 @@ def test_what_is_no_longer_valid_is_not_approved(signed_in, alice, booth, costs)
     assert fresh(booth).status == "rejected"
 
 
+def test_who_approves_what_was_looked_at_too_long_ago_reads_that_it_is_looked_at(
+    signed_in, alice, booth
+):
+    client = signed_in(alice)
+    old = timezone.now() - timedelta(minutes=10)
+    Approval.objects.unscoped(Reason.TEST).update(guard_checked_at=old)
+    refused = decide(client, booth, "approve")
+    assert refused.status_code == 422
+    text = refused.content.decode()
+    assert "It is looked at again now" in text.partition('id="apr-errors"')[2]
+    assert "Checking whether this is still so" in text
+    assert not Decision.objects.unscoped(Reason.TEST).exists()
+    looks.check(booth.pk)
+    assert decide(client, booth, "approve").status_code == 303
+    assert fresh(booth).status == "approved"
+
+
+def test_what_is_past_its_deadline_says_that_before_it_is_looked_at_again(
+    signed_in, alice, booth
+):
+    old = timezone.now() - timedelta(minutes=10)
+    Approval.objects.unscoped(Reason.TEST).update(
+        guard_checked_at=old, due_at=old, terms={**fresh(booth).terms, "then": "reject"}
+    )
+    client = signed_in(alice)
+    late = decide(client, booth, "approve")
+    said = text_of(client.get(late["Location"]))
+    assert "This was expired on" in said
+    assert "looked at again" not in said
+    assert fresh(booth).status == "expired"
+
+
+def test_a_look_that_was_taken_before_another_is_not_put_on_the_request(alice, booth):
+    """A worker that was frozen over it comes back."""
+    guards.ask_check(booth, alice)
+    row = guards.waiting_for(booth.pk)
+    assert row is not None
+    tool = registry.tool(row.run.agent_version.agent.name, row.call.tool)
+    principal = RunPrincipal(
+        row.run_id, row.workspace_id, row.thread_id, row.run.grant_id
+    )
+    frozen = looks.look_again(row, tool, principal)
+    looks.check(booth.pk)
+    kept = fresh(booth).guard_checked_at
+    assert not looks.put_on(row, frozen, tool, principal)
+    assert fresh(booth).guard_checked_at == kept
+
+
 def test_what_could_not_be_checked_says_so(signed_in, alice, booth, costs):
     costs["booth"] = "unknown"
     text = checked(signed_in(alice), booth)
@@ -241,3 +295,79 @@ def test_auditors_and_strangers_have_nothing_checked(signed_in, auditor, other, 
         answer = signed_in(person).post(f"/inbox/{booth.pk}/check")
         assert answer.status_code == status
     assert not fresh(booth).is_being_checked
+
+
+def shown_on(page: str) -> str:
+    return page.partition('name="shown" value="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize(
+    ("decision", "typed"),
+    [
+        ("approve", {}),
+        ("edit", {"arg/what": "stall", "arg/price": "1100.00"}),
+        ("break_glass", {"reason": "The fair opens in an hour."}),
+    ],
+)
+def test_what_its_preview_says_by_now_was_shown_or_nothing_is_decided(
+    signed_in, join, alice, make_thread, costs, decision, typed
+):
+    """A preview that changed makes no revision: what the page showed is what counts."""
+    terms = Terms(approvers=2) if decision == "break_glass" else None
+    (booth,) = make_waiting(
+        make_thread(owner=alice), alice, ("rent", BOOTH), terms=terms
+    )
+    client = signed_in(join("ada", "admin", can_approve=True))
+    before = shown_on(client.get(f"/inbox/{booth.pk}/").content.decode())
+    costs["postscript"] = " And all that stands in it."
+    assert "And all that stands in it." in checked(client, booth)
+    assert fresh(booth).revision == 1
+    posted = {**decide_form(booth), "decision": decision, "shown": before, **typed}
+    htmx = {"HX-Request": "true"}
+    lost = client.post(f"/inbox/{booth.pk}/decide", posted, headers=htmx)
+    page = lost.content.decode()
+    assert lost.status_code == 409
+    assert "is not what was shown" in page
+    assert "And all that stands in it." in page
+    assert all(text in page for text in typed.values())
+    assert fresh(booth).is_pending
+    posted["shown"] = shown_on(page)
+    assert posted["shown"] != before
+    assert client.post(f"/inbox/{booth.pk}/decide", posted).status_code == 303
+    assert fresh(booth).status == "approved"
+
+
+def test_a_look_that_finds_the_same_lets_an_open_page_decide(signed_in, alice, booth):
+    client = signed_in(alice)
+    shown = shown_on(client.get(f"/inbox/{booth.pk}/").content.decode())
+    kept = fresh(booth).preview
+    checked(client, booth)
+    assert fresh(booth).preview == kept
+    assert decide(client, booth, "approve", shown=shown).status_code == 303
+
+
+def test_a_look_between_page_and_decision_is_seen_under_the_locks(alice, booth, costs):
+    opened = fresh(booth)
+    costs["postscript"] = " And all that stands in it."
+    guards.ask_check(booth, alice)
+    looks.check(booth.pk)
+    shown = hash_of_shown(opened, "what the page showed")
+    with pytest.raises(NotAsShown):
+        approve(opened, seen=opened.as_shown(), by=alice, shown=shown)
+    assert fresh(booth).is_pending
+
+
+def test_edited_arguments_are_not_shown_with_the_preview_of_those_before(
+    signed_in, alice, bob, make_thread
+):
+    (booth,) = make_waiting(
+        make_thread(owner=alice), alice, ("rent", BOOTH), terms=Terms(approvers=2)
+    )
+    client = signed_in(alice)
+    typed = {"arg/what": "stall", "arg/price": "1200.00"}
+    assert decide(client, booth, "edit", **typed).status_code == 303
+    page = client.get(f"/inbox/{booth.pk}/").content.decode()
+    assert "booth &lt;b&gt;" not in page
+    assert "The preview was of the arguments before the edit." in page
+    assert LOAD in page  # another one is made for whoever looks
+    assert "stall &lt;b&gt;" in checked(client, booth)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 
 from agents.approvals.decide import approve
 from agents.models import Approval, Decision, Run
@@ -229,6 +232,31 @@ def test_a_rejection_stops_the_run_as_well_when_told_so(signed_in, alice, bookin
     decide(signed_in(alice), booking, "reject", reason="No more of this.", stop="1")
     assert fresh(booking).status == "rejected"
     assert fresh(booking).run.status == Run.Status.CANCELLED
+
+
+@contextmanager
+def no_run_ends() -> Iterator[None]:
+    """PostgreSQL breaks off whatever would cancel a run."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE agents_run ADD CONSTRAINT breaks CHECK (status <> 'cancelled')"
+        )
+        try:
+            yield
+        finally:
+            cursor.execute("ALTER TABLE agents_run DROP CONSTRAINT breaks")
+
+
+def test_where_the_run_cannot_be_stopped_nothing_is_rejected(signed_in, alice, booking):
+    """A crash between the two would leave a run that goes on although it was stopped."""
+    client = signed_in(alice)
+    client.raise_request_exception = False
+    with no_run_ends():
+        said = decide(client, booking, "reject", reason="No more of this.", stop="1")
+    assert said.status_code == 500
+    assert fresh(booking).is_pending
+    assert fresh(booking).run.status == Run.Status.WAITING
+    assert not Decision.objects.unscoped(Reason.TEST).exists()
 
 
 def test_a_cancelled_request_says_that_it_was_not_done(signed_in, alice, booking):

@@ -9,10 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents.approvals.decide import approve
-from agents.models import Approval, Snooze
+from agents.models import Approval, Decision, Snooze
 from agents.pure.terms import Terms
 from checkpoints.access import Reason, UserPrincipal
-from checkpoints.models import Group, Membership
+from checkpoints.models import AuditEvent, Group, Membership
 from tests.agents.waiting import GOOD, make_waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -81,7 +81,7 @@ def test_what_cannot_be_decided_so_is_left_out_and_says_why(
 def test_what_changed_since_it_was_shown_is_left(browser, bob, three):
     client = browser(bob)
     _, seen = chosen(client, "approve", three[:1])
-    tampered = [re.sub("[0-9a-f]{64}$", "0" * 64, seen[0])]
+    tampered = [re.sub(":[0-9a-f]{64}:", f":{'0' * 64}:", seen[0])]
     client.post("/inbox/batch", {"do": "approve", "seen": tampered})
     assert statuses(three) == ["pending"] * 3
 
@@ -186,3 +186,27 @@ def test_many_are_looked_at_with_as_many_queries_as_few(
     text, seen = chosen(client, "approve", [*mine, *few])
     assert not seen
     assert "asks Finance. You are in none of these groups." in text
+
+
+def test_the_line_that_the_list_had_goes_with_each_decision(browser, bob, three):
+    client = browser(bob)
+    for do, one in (("approve", three[0]), ("reject", three[1])):
+        _, seen = chosen(client, do, [one])
+        client.post("/inbox/batch", {"do": do, "seen": seen, "reason": "Too dear."})
+        made = Decision.objects.unscoped(Reason.TEST).get(approval=one)
+        assert made.shown is not None
+        assert bytes(made.shown).hex() == seen[0].rpartition(":")[2]
+        event = AuditEvent.objects.unscoped(Reason.TEST).get(
+            action=do, object_id=one.pk
+        )
+        assert event.detail["shown"] == "list"
+    assert statuses(three) == ["approved", "rejected", "pending"]
+
+
+def test_what_was_another_line_in_the_list_is_left(browser, bob, three):
+    client = browser(bob)
+    _, seen = chosen(client, "approve", three[:2])
+    seen[0] = seen[0].rpartition(":")[0] + ":" + "0" * 64
+    answer = client.post("/inbox/batch", {"do": "approve", "seen": seen})
+    assert "is not what was shown" in answer.content.decode()
+    assert statuses(three) == ["pending", "approved", "pending"]

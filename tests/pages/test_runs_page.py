@@ -15,7 +15,7 @@ from agents.models import Run, ToolCall, Worker
 from agents.pages.run_list import find
 from agents.runs import roster
 from agents.tools import Limits, registry
-from checkpoints import clock
+from checkpoints import clock, gate
 from checkpoints.access import Reason
 from checkpoints.ids import uuid7
 from checkpoints.models import Branch
@@ -47,6 +47,19 @@ def test_a_failed_run_says_where_and_why_and_offers_a_retry(browser, trip, alice
     assert "step 4: " in listed
     assert "tool_stopped" in listed
     assert f"/runs/{trip.run.pk}/retry" in listed
+
+
+def test_who_may_not_read_why_is_told_what_it_means(browser, trip, auditor):
+    why = gate.seal(trip.run, "error", "Rua Augusta 1 is closed.")
+    runs().filter(pk=trip.run.pk).update(
+        status="failed", failed_step=4, error_class="tool_stopped", error=why
+    )
+    listed = page(browser(auditor), "/runs/?show=failed")
+    assert "The tool stopped the run. Fork an earlier step" in listed
+    assert "Rua Augusta" not in listed
+    runs().filter(pk=trip.run.pk).update(status="ready", error_class="store_full")
+    shown = page(browser(auditor), trip.page())
+    assert "There is no room left where large values are kept." in shown
 
 
 @pytest.mark.parametrize("status", ["waiting", "succeeded"])
@@ -152,11 +165,15 @@ def test_another_workspaces_failures_and_queue_are_not_counted(browser, trip, ot
 
 def test_a_poll_without_news_is_a_304(browser, trip, alice):
     client = browser(alice)
-    began = None
-    while began != clock.now().minute:  # that a minute is over is news
-        began = clock.now().minute
-        tag = page(client).partition('hx-ptag="')[2].partition('"')[0]
-        again = client.get("/f/runs/", headers={"HX-PTag": tag})
+
+    def tag() -> str:
+        return page(client).partition('hx-ptag="')[2].partition('"')[0]
+
+    was, now = "", tag()
+    while was != now:  # a minute that is over is news, and a ring of another test's
+        was = now
+        again = client.get("/f/runs/", headers={"HX-PTag": was})
+        now = tag()
     assert again.status_code == 304
     runs().filter(pk=trip.run.pk).update(status="failed", finished_at=clock.now())
     drawn = client.get("/f/runs/", headers={"HX-PTag": tag})

@@ -65,6 +65,10 @@ def care(client: Client, approval: Approval, do: str, **typed: str):
     return client.post(f"/inbox/{approval.pk}/care", {"do": do, **typed})
 
 
+def text_of(answer) -> str:
+    return answer.content.decode()
+
+
 def part(page: str, element: str) -> str:
     return page.partition(f'id="{element}"')[2].partition("</section>")[0]
 
@@ -211,6 +215,47 @@ def test_an_admin_breaks_the_glass_with_a_reason(ask, browser, alice, join, omar
     assert Decision.objects.unscoped(Reason.TEST).get(approval=request).break_glass
 
 
+def test_who_approved_in_another_tab_takes_that_back_before_breaking_the_glass(
+    ask, browser, join
+):
+    request = ask(approvers=2)
+    admin = browser(join("ada", "admin", can_approve=True))
+    assert "Approve alone and run" in text_of(
+        admin.get(f"/inbox/{request.pk}/sheet/break_glass")
+    )
+    assert decide(admin, request, "approve").status_code == 303
+    alone = {"reason": "The desk is closed, the train leaves."}
+    answer = decide(admin, request, "break_glass", **alone)
+    page = text_of(answer)
+    assert answer.status_code == 409
+    assert "Ada approved this" in page
+    assert alone["reason"] in page
+    assert "/undo" in page
+    assert fresh(request).is_pending
+    assert admin.post(f"/inbox/{request.pk}/undo").status_code == 303
+    assert decide(admin, request, "break_glass", **alone).status_code == 303
+    assert fresh(request).status == "approved"
+
+
+def test_what_is_left_with_who_may_not_decide_it_is_everybody_s_again(
+    ask, browser, alice, bob, join
+):
+    """Bob claimed it, it is assigned to him, and he lost the right since."""
+    request = ask()
+    client, carol = browser(alice), browser(join("carol", can_approve=True))
+    care(browser(bob), request, "claim")
+    care(client, request, "assign", to=str(bob.user_id))
+    mine = "/inbox/?show=mine"
+    assert f"apr-{request.pk}-row" not in carol.get(mine).content.decode()
+    assert "who may not decide it" not in page_of(client, request)
+    Membership.objects.unscoped(Reason.TEST).filter(user=bob.user_id).update(
+        can_approve=False
+    )
+    assert f"for {bob.name}, who may not decide it" in page_of(client, request)
+    assert f"claimed by {bob.name}, who may not decide it" in page_of(client, request)
+    assert f"apr-{request.pk}-row" in carol.get(mine).content.decode()
+
+
 def test_a_rejection_stops_the_run_as_well_when_told_so(ask, browser, alice):
     request = ask()
     decide(browser(alice), request, "reject", reason="No more of this.", stop="1")
@@ -270,6 +315,22 @@ def test_what_was_shown_goes_with_the_decision(ask, browser, alice):
     made = Decision.objects.unscoped(Reason.TEST).get(approval=request)
     assert made.shown is not None
     assert bytes(made.shown).hex() == shown
+    assert where_shown(request) == ["page"]
+
+
+def where_shown(request: Approval) -> list[str]:
+    """As the audit log has it of each decision."""
+    events = AuditEvent.objects.unscoped(Reason.TEST).filter(object_id=request.pk)
+    said = events.filter(detail__has_key="shown").order_by("position")
+    return [event.detail["shown"] for event in said]
+
+
+def test_of_a_form_that_says_no_more_the_log_says_that_it_named_a_digest(
+    ask, browser, alice
+):
+    request = ask()
+    decide(browser(alice), request, "approve")
+    assert where_shown(request) == ["digest"]
 
 
 def test_similar_decisions_are_told_with_why_they_were_rejected(

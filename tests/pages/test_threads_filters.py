@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from agents.debug import remarks
 from agents.models import Run, ToolCall
+from agents.runs import searched
 from checkpoints.access import Reason
 from checkpoints.models import ApiToken, Branch, Grant, Thread
 from tests.pages.test_thread_page import text
@@ -50,6 +51,39 @@ def test_a_label_finds_the_threads_that_have_it(two, browser, alice, auditor):
     page = browser(auditor).get("/threads/", {"label": "ask helen"})
     assert not rows(text(page))
     assert 'name="label"' not in page.content.decode()
+
+
+def test_a_declared_field_finds_the_threads_that_hold_the_value(
+    two, browser, alice, auditor
+):
+    failed, waits = (trip.branch for trip in two)
+    searched.store(failed, {"order": "a=4711", "city": "Tokyo"})
+    searched.store(waits, {"city": "Porto"})
+    for typed, branch in (
+        ("order=a=4711", failed),
+        (" city = Porto ", waits),
+        ("order=4711", None),
+        ("city=tokyo", None),
+        ("town=Porto", None),
+    ):
+        left = [str(branch.thread_id)] if branch else []
+        assert shown(browser, alice, field=typed) == left, typed
+    client = browser(alice)
+    page = text(client.get("/threads/", {"field": "city=<b>"}))
+    assert "city = &lt;b&gt;" in page
+    for typed in ("city", "city=", "=Porto", "City=Porto"):
+        page = text(client.get("/threads/", {"field": typed}))
+        assert "expected a declared field and its value" in page
+        assert len(rows(page)) == 2
+    # As with labels: what is found tells what is sealed.
+    page = browser(auditor).get("/threads/", {"field": "city=Porto"})
+    assert not rows(text(page))
+    assert 'name="field"' not in page.content.decode()
+
+
+def test_the_form_offers_the_fields_that_agents_declare(two, browser, alice):
+    page = text(browser(alice).get("/threads/"))
+    assert '<option value="booking=">' in page
 
 
 def shown(browser, alice, **query):

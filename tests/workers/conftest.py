@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from django.db import connection
 from agents import queue
 from agents.models import Approval, Run, Worker
 from agents.runs import reaper, runner, start
+from agents.tools import Agent, registry
 from checkpoints.access import Reason, unscoped
 from checkpoints.db.session import DatabaseRole
 from checkpoints.models import Checkpoint
@@ -64,6 +66,18 @@ def begin(server, alice) -> Callable[..., Run]:
         return start.start_run(agent=desk.desk.name, message=message, **more)
 
     return begin
+
+
+@pytest.fixture
+def deploy(monkeypatch) -> Callable[..., Agent]:
+    """Other code of an agent is deployed, in this process: deploy(desk, system="…")."""
+
+    def deploy(agent: Agent, **changes: Any) -> Agent:
+        now = dataclasses.replace(agent, **changes)
+        monkeypatch.setitem(registry._agents, agent.name, now)
+        return now
+
+    return deploy
 
 
 @pytest.fixture

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from agents.approvals import decide
-from agents.models import Approval, Run, ToolCall
-from agents.policies import stored
-from checkpoints import audit_export
+from agents.approvals import break_glass, decide
+from agents.models import Approval, Run, StickyRule, ToolCall
+from agents.policies import sticky, stored
+from checkpoints import audit_export, clock
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.audit_chain import link_pending
-from checkpoints.models import AuditEvent
+from checkpoints.models import AuditEvent, Membership
 from tests.conftest import as_owner
-from tests.workers.conftest import pending, wait_until
+from tests.workers.conftest import ended, pending, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -152,6 +154,168 @@ def test_a_call_whose_worker_died_is_in_the_log_from_its_intent_on(
     (begun,) = of_call(events, "begin", effect["key"])
     assert (begun["run"], begun["unasked"]) == (str(run.pk), "never")
     assert of_call(events, "execute", effect["key"]) == []
+
+
+def lose_the_right(person: UserPrincipal) -> None:
+    with as_owner():
+        its = Membership.objects.filter(user_id=person.user_id)
+        its.update(can_approve=False)
+
+
+def test_of_a_quorum_those_are_named_whose_approvals_count(
+    begin, server, work, join, bob, workspace, admin
+):
+    """Bob approved it, too, and may not any more when the others do."""
+    terms = {"approvers": 2, "exclude": []}
+    rule = {"id": "r1", "name": "two", "tools": "book", "outcome": "require"}
+    with as_owner():
+        stored.save(admin, None, [{**rule, "terms": terms}], "", after_version=0)
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Done.")
+    run = begin()
+    work()
+    carol, dora = (join(name, can_approve=True) for name in ("carol", "dora"))
+    for person in (bob, carol, dora):
+        (asked,) = pending(run)
+        decide.approve(asked, seen=asked.as_shown(), by=person)
+        if person is bob:
+            lose_the_right(bob)
+    work()
+    (effect,) = server.ledger()
+    events = exported(workspace, "jsonl", admin)
+    for action in ("begin", "execute"):
+        (event,) = of_call(events, action, effect["key"])
+        assert event["approvers"] == [str(carol.user_id), str(dora.user_id)]
+
+
+def test_who_breaks_the_glass_is_named_alone(
+    begin, server, work, join, bob, workspace, admin
+):
+    """One of two had approved it: it did not go ahead by that."""
+    terms = {"approvers": 2, "exclude": [], "grace": 0}
+    rule = {"id": "r1", "name": "two", "tools": "book", "outcome": "require"}
+    with as_owner():
+        stored.save(admin, None, [{**rule, "terms": terms}], "", after_version=0)
+    server.will_call("c1", "book", item="TP 209", price="1200")
+    server.will_say("Done.")
+    run = begin()
+    work()
+    dora = join("dora", Role.ADMIN, can_approve=True)
+    (asked,) = pending(run)
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    break_glass.approve(asked, seen=asked.as_shown(), by=dora, reason="It burns.")
+    work()
+    (effect,) = server.ledger()
+    events = exported(workspace, "jsonl", admin)
+    for action in ("begin", "execute"):
+        (event,) = of_call(events, action, effect["key"])
+        assert event["approvers"] == [str(dora.user_id)]
+
+
+@pytest.fixture
+def remembered(begin, server, work, bob) -> Callable[[], StickyRule]:
+    """What bob approved, which was made then, and has remembered for this agent."""
+
+    def remembered() -> StickyRule:
+        server.will_call("c1", "book", item="TP 209", price="1200")
+        server.will_say("Booked it.")
+        run = begin()
+        work()
+        (asked,) = pending(run)
+        decide.approve(asked, seen=asked.as_shown(), by=bob)
+        asked.refresh_from_db()
+        until = clock.now() + timedelta(days=1)
+        seen = asked.as_shown()
+        rule = sticky.remember(asked, seen, bob, "agent", expires_at=until)
+        work()
+        return rule
+
+    return remembered
+
+
+@pytest.fixture
+def again(begin, server) -> Callable[[], Run]:
+    """A run that wants the same."""
+
+    def again() -> Run:
+        server.will_call("c1", "book", item="TP 209", price="1200")
+        server.will_say("Done.")
+        return begin("Book it once more.")
+
+    return again
+
+
+def leads_to(
+    events: list[dict[str, Any]], why: dict[str, Any], person: int
+) -> tuple[int, str]:
+    """To the person who had it remembered, and to what they saw when they approved it."""
+    (made,) = (
+        each
+        for each in events
+        if each["object_id"] == why["sticky"] and each["action"] == "sticky_make"
+    )
+    assert str(made["actor"]) == str(person)
+    (said,) = (
+        each
+        for each in events
+        if each["object_id"] == why["remembered_from"] and each["action"] == "approve"
+    )
+    assert str(said["actor"]) == why["made_by"] == str(person)
+    assert made["detail"]["approval"] == why["remembered_from"]
+    assert said["detail"]["revision"] == made["detail"]["revision"]
+    return made["detail"]["revision"], made["detail"]["digest"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_call_that_was_remembered_leads_to_the_rule_and_to_who_had_it_remembered(
+    kind, remembered, again, server, work, bob, workspace, admin
+):
+    rule = remembered()
+    again()
+    work()
+    first, second = server.ledger("bookings")
+    events = exported(workspace, kind, admin)
+    (own,) = of_call(events, "execute", first["key"])
+    assert (own["approvers"], "sticky" in own) == ([str(bob.user_id)], False)
+    (begun,) = of_call(events, "begin", second["key"])
+    (done,) = of_call(events, "execute", second["key"])
+    for each in (begun, done):
+        assert "unasked" not in each
+        assert "approvers" not in each  # nobody was asked about this one
+        assert (each["sticky"], each["rule"]) == (str(rule.pk), "over 1,000")
+        saw = leads_to(events, each, bob.user_id)
+        assert saw == (own["revision"], own["digest"])
+
+
+@pytest.mark.parametrize("by", ["sticky rule", "policy"])
+def test_who_goes_on_with_a_call_of_a_worker_that_died_says_what_let_it_begin(
+    by, remembered, again, server, workers, workspace, admin, tmp_path
+):
+    """It may be made again, and is not judged again."""
+    why: dict[str, Any]
+    if by == "policy":
+        free = {"id": "r1", "name": "free", "tools": "book", "outcome": "auto_approve"}
+        with as_owner():
+            made = stored.save(admin, None, [free], "", after_version=0)
+        why = {"policy": str(made.pk), "policy_version": 1, "rule": "r1"}
+    else:
+        why = {"sticky": str(remembered().pk), "rule": "over 1,000"}
+    run = again()
+    workers.start(
+        1,
+        HOLDPOINT_FAILPOINTS="after effect",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+    )
+    wait_until(lambda: ended(run))
+    effect = server.ledger("bookings")[-1]
+    events = exported(workspace, "jsonl", admin)
+    begun = of_call(events, "begin", effect["key"])
+    (done,) = of_call(events, "execute", effect["key"])
+    assert len(begun) == 2
+    assert done["run"] == str(run.pk)
+    for each in (*begun, done):
+        assert "unasked" not in each
+        assert {name: each[name] for name in why} == why
 
 
 def test_what_has_no_effects_is_not_in_the_log(begin, server, work):

@@ -26,7 +26,14 @@ from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.blobs import Contents
 from checkpoints.log.hydrate import read
-from checkpoints.models import Branch, Checkpoint, Membership, Remark, Thread
+from checkpoints.models import (
+    Branch,
+    Checkpoint,
+    Membership,
+    Remark,
+    SearchField,
+    Thread,
+)
 from tests.conftest import as_owner
 from tests.workers import leaks
 from tests.workers.conftest import wait_until
@@ -207,6 +214,21 @@ def live_through_everything(
     alice.open(f"/threads/{run.thread_id}/?branch={branch.pk}")
     alice.send("/cancel$")
     over(forked, "cancelled")
+
+    # Found again by what its agent declares of it.
+    server.will_say("So it is.")
+    alice.open("/runs/new")
+    alice.send(
+        "^$|/runs/new",
+        agent="test-filed",
+        message=birds["declared"],
+        title="",
+        visibility="workspace",
+    )
+    over(Run.objects.get(agent_version__agent__name="test-filed"), "succeeded")
+    assert SearchField.objects.exists()
+    alice.open(f"/threads/?field=asked={birds['declared']}")
+    assert "1 match" in alice.page, alice.page
 
     # Say something beside it, and take some of it back.
     remark(alice, run, "note", birds.text("note"), about="step")

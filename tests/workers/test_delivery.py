@@ -29,9 +29,11 @@ from django.utils import timezone
 
 from agents import queue
 from agents.approvals import decide
+from agents.approvals.undo import undo
 from agents.delivery import address, channels, message, outbox, send, webhook
 from agents.delivery.trouble import NotDelivered
 from agents.models import Approval, Channel, Delivery
+from agents.pure.terms import Step, Terms
 from agents.runs import reaper
 from agents.runs.housekeeping import DUTIES, Housekeeper
 from checkpoints.access import Role
@@ -39,7 +41,7 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import NotPermitted
 from checkpoints.ids import first_at
 from checkpoints.models import AuditEvent, Group, Membership, Thread
-from tests.agents.waiting import make_waiting
+from tests.agents.waiting import GOOD, make_waiting
 from tests.conftest import as_owner
 from tests.workers.conftest import pending, wait_until
 from tests.workers.receivers import Hooks, Post, hooks, post_office, raw
@@ -518,6 +520,71 @@ def test_a_request_to_a_group_is_told_to_its_members(
         outbox.queue(approval, "escalated")
     told = Delivery.objects.filter(event="escalated")
     assert [row.channel.name for row in told] == ["sales"]
+
+
+def asked_again(hook: Any, ask: Any, workspace: Any, *people: Any) -> Approval:
+    """A request to Finance, and since its escalation to Sales, told of once already."""
+    with as_owner():
+        groups = [
+            Group.objects.create(workspace=workspace, name=name)
+            for name in ("Finance", "Sales", "Legal")
+        ]
+        for person in people:
+            groups[0].members.add(Membership.objects.get(user_id=person.user_id))
+    for group in groups:
+        hook(group.name, groups=[str(group.pk)])
+    approval = ask()
+    terms = Terms(
+        approvers=2,
+        groups=(str(groups[0].pk),),
+        escalation=(
+            Step(after=60, group=str(groups[1].pk)),
+            Step(after=90, group=str(groups[2].pk)),
+        ),
+        grace=60,
+    )
+    Approval.objects.update(terms=terms.as_json(), approvers=2, level=1)
+    Delivery.objects.all().delete()
+    approval.refresh_from_db()
+    return approval
+
+
+def told_again() -> list[tuple[str, str, int]]:
+    rows = Delivery.objects.select_related("channel").order_by("channel__name")
+    return [(row.event, row.channel.name, row.revision) for row in rows]
+
+
+AGAIN = [("asked", "Finance", 2), ("asked", "Sales", 2)]
+
+
+def test_an_edit_that_dismisses_approvals_tells_those_who_are_asked(
+    hook, ask, workspace, alice, bob
+):
+    """What was queued of the revision before is not sent any more."""
+    approval = asked_again(hook, ask, workspace, alice, bob)
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    arguments = {**GOOD, "price": "1100.00"}
+    decide.edit(approval, seen=approval.as_shown(), by=alice, arguments=arguments)
+    assert told_again() == AGAIN
+
+
+def test_an_approval_that_is_withdrawn_tells_those_who_are_asked(
+    hook, ask, workspace, alice, bob
+):
+    approval = asked_again(hook, ask, workspace, alice, bob)
+    decide.approve(approval, seen=approval.as_shown(), by=bob)
+    undo(approval, bob)
+    assert told_again() == AGAIN
+
+
+def test_a_decision_that_is_taken_back_tells_those_who_are_asked(
+    hook, ask, workspace, bob
+):
+    approval = asked_again(hook, ask, workspace, bob)
+    decide.reject(approval, seen=approval.as_shown(), by=bob, reason="Too dear.")
+    Delivery.objects.all().delete()  # of the rejection
+    undo(approval, bob)
+    assert told_again() == AGAIN
 
 
 def test_a_deadline_that_takes_every_step_tells_each_of_their_groups(

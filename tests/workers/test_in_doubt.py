@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from agents.tools import IdempotencyKey, never, tool
 from checkpoints.models import Membership
 from tests.conftest import as_owner
 from tests.workers.conftest import kinds, pending
+from tests.workers.desk.agents import _post, _sent, desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -265,6 +267,28 @@ def test_a_tool_that_can_find_out_is_asked_and_nobody_is(
     assert not Approval.objects.filter(run=run).exists()
     step = history(run.branch).record(2)
     assert bool(step.context and step.context["reconciled"]) == (fault == "drop_after")
+
+
+def test_what_arrives_a_moment_after_its_call_broke_is_found(
+    begin, work, server, deploy
+):
+    """The line broke, and the carrier had the parcel: it is not sent once more."""
+
+    @tool(effect="external", title="Deliver {text}", approve=never, reconcile=_sent)
+    def deliver(text: str, *, key: IdempotencyKey) -> None:
+        """Deliver something by a carrier that is slow to say so."""
+        Timer(0.2, _post, ("deliveries", key, {"text": text})).start()
+        raise ConnectionResetError
+
+    deploy(desk, tools=[deliver])
+    server.will_call("c1", "deliver", text="the tickets")
+    server.will_say("Delivered.")
+    run = begin()
+    work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
+    assert len(server.ledger("deliveries")) == 1
+    assert call_of(run).attempts == 1
 
 
 def test_what_the_tool_found_is_said_on_its_step(begin, work, server, alice):

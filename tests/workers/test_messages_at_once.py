@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
-from urllib.request import Request, urlopen
 
 import pytest
-from django.contrib.auth.hashers import PBKDF2PasswordHasher
-from django.contrib.auth.models import User
+from django.db import connection
 
 from agents import models
 from agents.approvals import decide
@@ -25,19 +21,16 @@ from agents.runs.heartbeat import Heartbeat
 from agents.runs.progress import Progress
 from agents.tools import Agent
 from checkpoints import gate
+from checkpoints.access import Reason, unscoped
 from checkpoints.log import hydrate
 from checkpoints.log.append import writer
 from checkpoints.models import Branch, ThreadInput
-from tests.conftest import as_owner
-from tests.workers.conftest import ended, kinds, pending, wait_until
-from tests.workers.web import Visitor, web
+from tests.elsewhere import Elsewhere
+from tests.workers.conftest import ended, kinds, pending
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-MESSAGES = 100
-NUMBERED = re.compile(r"message \d{3}\b")
-ROW = re.compile(r'id="step-(\d+)".*?<span class="l"[^>]*>(.*?)</span>', re.DOTALL)
 
 
 def said(by: Any, branch: Branch) -> list[str]:
@@ -48,72 +41,10 @@ def said(by: Any, branch: Branch) -> list[str]:
     return [each["content"] for each in messages if each["role"] == "user"]
 
 
-def post(visitor: Visitor, form: dict[str, str]) -> int:
-    """One request of its own, as from another tab of the same browser."""
-    cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in visitor.jar)
-    url = f"{visitor.address}/threads/{form['thread']}/message"
-    request = Request(url, urlencode(form).encode(), {"Cookie": cookies})  # noqa: S310
-    with urlopen(request, timeout=60) as answer:  # noqa: S310
-        answer.read()
-        return int(answer.status)
-
-
-@pytest.mark.slow
-@pytest.mark.unmeasured
-def test_a_hundred_messages_sent_at_once_are_on_every_page_once(
-    workers, begin, server, alice, tmp_path
-):
-    with as_owner():  # with a hash that the process knows
-        hashed = PBKDF2PasswordHasher().encode("alice", "salt", iterations=1)
-        User.objects.filter(username="alice").update(password=hashed)
-    server.always("Noted.")
-    run = begin("Begin.")
-    branch = run.branch
-    env = {**workers.web_env, "DATABASE_POOL": "8", "HOLDPOINT_DEMO": "True"}
-    with web(env, tmp_path / "web.log") as address:
-        visitor = Visitor(address)
-        visitor.sign_in("alice", "alice")
-        visitor.open(f"/threads/{run.thread_id}/")
-        token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', visitor.page)
-        assert token is not None
-        forms = [
-            {
-                "csrfmiddlewaretoken": token[1],
-                "thread": str(run.thread_id),
-                "branch": str(branch.pk),
-                "message": f"message {n:03}",
-                "request_key": f"00000000-0000-4000-8000-{n:012}",
-            }
-            for n in range(MESSAGES)
-        ]
-        workers.start(2)
-        with ThreadPoolExecutor(25) as crowd:
-            assert set(crowd.map(lambda form: post(visitor, form), forms)) == {200}
-            # And every form again, as an impatient hand would.
-            assert set(crowd.map(lambda form: post(visitor, form), forms[:20])) == {200}
-        order = _taken(alice, branch)
-        wait_until(
-            lambda: (
-                not ThreadInput.objects.undelivered().exists()
-                and not Run.objects.filter(status__in=Run.LIVE).exists()
-            )
-        )
-        assert sorted(order) == [f"message {n:03}" for n in range(MESSAGES)]
-        assert said(alice, branch) == ["Begin.", *order]
-        rows: dict[int, str] = {}
-        for step in (0, branch.head_step):  # a long list is shown around a step
-            page = visitor.open(f"/threads/{run.thread_id}/?step={step}&tab=raw")
-            assert ">queued</span>" not in page
-            rows |= {int(at): label for at, label in ROW.findall(page)}
-        assert sorted(rows) == list(range(branch.head_step + 1))
-        labels = [label for _, label in sorted(rows.items())]
-        assert [found for label in labels for found in NUMBERED.findall(label)] == order
-
-
-def _taken(by: Any, branch: Branch) -> list[str]:
-    """The messages in the order in which they were taken."""
-    opened = gate.admit(by, purpose="test", threads=[branch.thread])
-    return opened.open_all(list(branch.inputs.order_by("position")), "content")
+def visibly(act: Callable[[], object]) -> None:
+    """In a thread of its own."""
+    with unscoped(Reason.TEST):
+        act()
 
 
 def test_a_message_that_becomes_a_step_while_a_page_is_made_is_on_it_once(
@@ -131,6 +62,31 @@ def test_a_message_that_becomes_a_step_while_a_page_is_made_is_on_it_once(
     later = load(alice, run.thread_id)
     assert [step.label for step in later.steps].count("Alice: And now?") == 1
     assert queued(later) == []
+
+
+def test_nor_twice_where_it_becomes_one_after_the_page_has_read_the_branches(
+    begin, work, server, alice
+):
+    server.will_say("Hello.")
+    run = begin()
+    work()
+    start.send_message(run.branch, message="And now?", by=alice)
+    server.will_say("Again.")
+    meanwhile: list[object] = []
+
+    def worked(execute, sql, params, many, context):
+        found = execute(sql, params, many, context)
+        if 'FROM "agents_run"' in str(sql) and not meanwhile:
+            meanwhile.append(Elsewhere(lambda: visibly(work)).result())
+        return found
+
+    with connection.execute_wrapper(worked):
+        subject = load(alice, run.thread_id)
+        shown = [step.label for step in subject.steps]
+        waiting = queued(subject)
+    assert meanwhile
+    assert len(shown) == subject.branch.head_step + 1
+    assert (shown.count("Alice: And now?"), waiting) == (0, ["And now?"])
 
 
 def test_a_clock_that_is_set_back_does_not_change_the_order(

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -66,6 +67,17 @@ def runs_well(begin, server, message: str) -> None:
     run = begin(message)
     wait_until(lambda: ended(run))
     assert run.status == "succeeded"
+
+
+def test_while_redis_hangs_one_ring_waits_for_it_and_not_each(redis):
+    redis.start()
+    assert queue.ring(uuid4(), fence=1, n=1)
+    redis.send(signal.SIGSTOP)
+    began = time.monotonic()
+    assert not any(queue.ring(uuid4(), fence=1, n=1) for _ in range(20))
+    assert time.monotonic() - began < 10
+    redis.send(signal.SIGCONT)
+    wait_until(lambda: queue.ring(uuid4(), fence=1, n=1))
 
 
 def test_a_redis_that_is_emptied_again_and_again_loses_no_run(

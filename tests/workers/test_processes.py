@@ -10,12 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 
 from agents.approvals import decide
 from agents.models import Run, Worker
 from agents.runs import start
 from checkpoints import clock
-from checkpoints.models import Checkpoint
+from checkpoints.models import Branch, Checkpoint
 from tests.workers.conftest import (
     PATIENCE,
     ended,
@@ -251,6 +252,29 @@ def test_a_holder_that_froze_inside_a_transaction_keeps_no_locks(
     assert run.status == "succeeded"
     assert kinds(run) == ["input", "model", "interrupt", "decision", "tool", "model"]
     assert len(server.ledger()) == 1
+
+
+@pytest.mark.unmeasured
+def test_a_dead_workers_lease_ends_as_soon_as_nobody_has_its_branch(
+    workers, begin, server
+):
+    server.will_call("c1", "wait", seconds=PATIENCE)
+    supervisor = workers.start(LEASE_SECONDS="600")
+    run = begin()
+    wait_until(lambda: "model" in kinds(run))
+    [child] = workers.children(supervisor)
+    with transaction.atomic():
+        branch = Branch.objects.select_for_update().get(pk=run.branch_id)
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: "a worker died" in workers.log.read_text())
+        assert branch.holder == run.pk
+
+    def is_taken() -> bool:
+        run.branch.refresh_from_db()
+        held = run.branch.holder is not None
+        return held and run.branch.fence > branch.fence
+
+    wait_until(is_taken)
 
 
 def test_a_long_call_keeps_its_lease(workers, begin, server):

@@ -93,6 +93,8 @@ def test_a_request_is_listed_read_and_approved_and_the_call_runs(
     event = AuditEvent.objects.get(action="approve")
     assert (event.actor_id, event.via) == (admin.user_id, "api")
     assert event.detail["token"] == str(token.pk)
+    assert event.detail["shown"] == "digest"  # what was read of it, nobody knows here
+    assert decision.shown is None
     assert phone.get(f"approvals/{listed['id']}").json()["decisions"][0]["by"] == "Ada"
 
 

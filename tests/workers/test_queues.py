@@ -118,6 +118,37 @@ def test_who_comes_second_to_what_goes_first_takes_what_rang(begin, server):
     assert claim(high.pk, "three") is None
 
 
+def test_what_is_paused_as_it_is_to_go_first_holds_nobody_up(begin, server, alice):
+    normal, high = begin(), begin(priority="high")
+    with uncommitted(lambda: control.pause(high, by=alice)):
+        other = Elsewhere(lambda: claim(normal.pk, "two"))
+        other.wait_until_it_waits()  # for the run's lock
+    taken = other.result()
+    assert taken is not None
+    assert taken.run.pk == normal.pk
+    high.branch.refresh_from_db()
+    assert high.branch.holder is None
+
+
+def test_a_branch_that_was_taken_for_nothing_rings_for_what_came_meanwhile(
+    begin, server, alice
+):
+    first = begin()
+
+    def end_and_begin() -> None:
+        start.cancel(first, by=alice)
+        start.send_message(first.branch, message="Again.", by=alice)
+
+    with uncommitted(end_and_begin):
+        other = Elsewhere(lambda: claim(first.pk, "two"))
+        other.wait_until_it_waits()  # for the branch's lock
+    assert other.result() is None
+    following = Run.objects.get(branch=first.branch_id, status="ready")
+    # Its own ring, which somebody may have heard while the branch was held, and ours.
+    assert rings().count(str(following.pk)) == 2
+    assert claim(following.pk, "three") is not None
+
+
 def test_taking_a_run_is_one_statement_whatever_its_priority(begin, server):
     for priority in ("high", "normal", "low"):
         run = begin(priority=priority)

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from agents.approvals import decide
 from agents.errors import BadDeclaration, BranchBusy, InvalidEdit
-from agents.models import AgentVersion, Run
+from agents.models import Run
 from agents.runs import reaper, runner, start
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
@@ -99,22 +99,15 @@ def test_a_short_wait_changes_nothing(waiting, work, server, bob):
 
 
 def test_another_version_of_the_agent_goes_on_from_the_facts(
-    waiting, work, server, alice, bob, history
+    waiting, work, server, bob, history, deploy
 ):
     run = waiting(looks=1)
-    was = AgentVersion.objects.get(pk=run.agent_version_id)
-    other = AgentVersion(
-        workspace=was.workspace,
-        agent=was.agent,
-        number=2,
-        digest=b"other",
-        spec=was.spec,
-    )
-    other.save(force_insert=True)
-    Run.objects.filter(pk=run.pk).update(agent_version=other)
+    deploy(desk, system="You book, and say so.")
     approve_all(run, bob)
     server.will_say("Booked.")
     work()
+    run.refresh_from_db()
+    assert run.status == "succeeded"
     assert labels(run, history) == ["Resumed as test-desk v2: works from the facts"]
 
 

@@ -18,13 +18,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from agents.models import Approval, Decision, Run, ToolCall
+from agents.models import Approval, Decision, Run, StickyRule, ToolCall
 from agents.policies import stored
 from agents.runs import looks, reaper
 from checkpoints import gate
 from checkpoints.access import Role, UserPrincipal
 from checkpoints.clock import ClockTimestamp
-from checkpoints.models import AuditEvent, Branch, Checkpoint, Membership
+from checkpoints.models import AuditEvent, Branch, Checkpoint, Group, Membership
 from checkpoints.pure.codec import canonical
 from tests.conftest import as_owner
 from tests.pages.forms import fields
@@ -88,6 +88,23 @@ class World:
             rules = [{"id": "r1", "name": "rule 1", "tools": "book", **rule}]
             version = known[0].version if known else 0
             stored.save(self.admin, None, rules, "", after_version=version)
+
+    def group(self, name: str, *people: Person) -> str:
+        with as_owner():
+            made = Group.objects.create(workspace_id=self.admin.workspace_id, name=name)
+            ids = [each.who.user_id for each in people]
+            made.members.set(Membership.objects.filter(user__in=ids))
+        return str(made.pk)
+
+    def makes(self, person: Person, role: Role) -> None:
+        """An operator of the server gives somebody this role, without the right to
+        approve."""
+        with as_owner():
+            root = Client()
+            root.force_login(User.objects.create_superuser("root", password="root"))
+            its = Membership.objects.get(user_id=person.who.user_id)
+        page = f"/admin/checkpoints/membership/{its.pk}/change/"
+        assert root.post(page, {"role": role}).status_code == 302
 
     def reads(self, asked: Approval) -> Approval:
         """The request as it is now; its arguments are noted, as the API shows them."""
@@ -220,6 +237,18 @@ def by_page_rejected(world: World) -> list[Arguments]:
     return []
 
 
+def by_page_rejected_and_stopped(world: World) -> list[Arguments]:
+    asked = world.asks()
+    form = world.bob.opens(asked, "reject", "apr-reject")
+    said = len(world.server.requests)
+    answer = world.bob.sends(asked, form, "reject", reason="Too dear.", stop="1")
+    assert answer[0] == 200
+    world.work()
+    assert ended(asked.run)
+    assert len(world.server.requests) == said  # the agent does not go on
+    return []
+
+
 def by_batch(world: World) -> list[Arguments]:
     """Three are shown together; the last is edited before they are sent."""
     wanted = [{**ASKED, "item": f"TP {n}"} for n in range(3)]
@@ -269,6 +298,119 @@ def by_sticky_rule(world: World) -> list[Arguments]:
     (other,) = pending(asked.run)
     assert other.call_id != asked.call_id
     return [ASKED, ASKED]
+
+
+def by_revoked_sticky_rule(world: World) -> list[Arguments]:
+    """Somebody else revokes it before the call that it would have let go is made."""
+    asked = world.asks()
+    world.server.will_call("c2", "book", **ASKED)
+    form = world.bob.opens(asked, "remember", "sheet-form")
+    path = f"/inbox/{asked.pk}/remember/save"
+    assert world.bob.posts(path, form, scope="run", do="save")[0] == 200
+    rule = StickyRule.objects.get()
+    carol = world.person("carol")
+    assert carol.client.get("/policies/").status_code == 200
+    assert carol.posts(f"/policies/sticky/{rule.pk}/revoke")[0] == 200
+    world.work()
+    (other,) = pending(asked.run)
+    assert other.call_id != asked.call_id
+    return [ASKED]
+
+
+def by_breaking_the_glass(world: World) -> list[Arguments]:
+    """An admin goes past one of two who had approved it; a form of before is refused."""
+    world.policy(outcome="require", terms={"approvers": 2, "grace": 0})
+    asked = world.asks()
+    world.bob.approves(asked)
+    carol = world.person("carol")
+    late = carol.opens(asked)
+    dora = world.person(world.join("dora", Role.ADMIN, can_approve=True))
+    form = dora.opens(asked, "sheet/break_glass", "sheet-form")
+    assert dora.sends(asked, form, "break_glass", reason="It leaves now.")[0] == 200
+    was_lost(carol.sends(asked, late), "Dora")
+    world.work()
+    assert Decision.objects.get(approval=asked, by=dora.who.user_id).break_glass
+    return [ASKED]
+
+
+def by_glass_broken_in_vain(world: World) -> list[Arguments]:
+    """Who broke it is no admin any more when the call is about to be made."""
+    world.policy(outcome="require", terms={"approvers": 2, "grace": 0})
+    asked = world.asks()
+    dora = world.person(world.join("dora", Role.ADMIN, can_approve=True))
+    form = dora.opens(asked, "sheet/break_glass", "sheet-form")
+    assert dora.sends(asked, form, "break_glass", reason="It leaves now.")[0] == 200
+    world.makes(dora, Role.OPERATOR)
+    world.work()
+    assert world.reads(asked).revision == 2
+    world.bob.approves(asked)
+    world.person("carol").approves(asked)
+    world.work()
+    return [ASKED]
+
+
+def by_escalation(world: World) -> list[Arguments]:
+    """The next group may decide it once it is asked, with the form of before, too."""
+    carol = world.person("carol")
+    finance = world.group("Finance", carol)
+    sales = world.group("Sales", world.bob)
+    step = {"after": 3600, "group": sales}
+    world.policy(
+        outcome="require",
+        terms={"groups": [finance], "escalation": [step], "grace": 0},
+    )
+    asked = world.asks()
+    assert world.bob.client.get(f"/inbox/{asked.pk}/").status_code == 200
+    mine = {"csrfmiddlewaretoken": world.bob.client.cookies["csrftoken"].value}
+    form = {**carol.opens(asked), **mine}
+    assert world.bob.sends(asked, form)[0] == 403
+    path = f"/inbox/{asked.pk}/care"
+    token = {"csrfmiddlewaretoken": carol.client.cookies["csrftoken"].value}
+    assert carol.posts(path, {**token, "do": "escalate"})[0] == 200
+    assert world.bob.sends(asked, form)[0] == 200
+    world.work()
+    return [ASKED]
+
+
+def by_reassignment(world: World) -> list[Arguments]:
+    """It is left with one, then with another: others who may decide it still can."""
+    asked = world.asks()
+    form = world.bob.opens(asked)
+    carol, dora = world.person("carol"), world.person("dora")
+    for person in (carol, dora):
+        sheet = world.bob.opens(asked, "sheet/assign", "sheet-form")
+        to = {"do": "assign", "to": str(person.who.user_id)}
+        assert world.bob.posts(f"/inbox/{asked.pk}/care", sheet, **to)[0] == 200
+    theirs = dora.opens(asked)
+    assert world.bob.sends(asked, form)[0] == 200
+    was_lost(dora.sends(asked, theirs), "Bob")
+    world.work()
+    return [ASKED]
+
+
+def by_answer(world: World) -> list[Arguments]:
+    """Who answered may not any more when the agent is to read it: it is asked again, and a
+    program that has the revision of before is refused."""
+    asked = world.asks("question", {"question": "Window or aisle?"})
+    omar = world.person(world.join("omar"))
+    form = omar.opens(asked, form="apr-form")
+    assert omar.sends(asked, form, "respond", response="By the window.")[0] == 200
+    world.makes(omar, Role.VIEWER)
+    world.work()
+    again = world.reads(asked)
+    assert (again.status, again.revision) == (Approval.Status.PENDING, 2)
+    assert "By the window." not in str(world.server.requests[-1])
+    phone = Program(token_of(world.join("carol", Role.ADMIN, can_approve=True)))
+    path = f"approvals/{asked.pk}/decision"
+    said = {"verdict": "respond", "response": "On the aisle."}
+    old = {"revision": 1, "digest": form["digest"][0]}
+    stale = phone.post(path, {**said, **old})
+    assert (stale.status_code, stale.json()["code"]) == (409, "stale")
+    now = {"revision": again.revision, "digest": bytes(again.digest).hex()}
+    assert phone.post(path, {**said, **now}).status_code == 200
+    world.work()
+    assert "On the aisle." in str(world.server.requests[-1])
+    return []
 
 
 def by_expiry(world: World) -> list[Arguments]:
@@ -360,6 +502,21 @@ def by_stale_tab(world: World) -> list[Arguments]:
     return [MOVED]
 
 
+def by_old_look(world: World) -> list[Arguments]:
+    """Its guard looked long ago: it looks first, and finds that nothing changed."""
+    asked = world.asks("reserve")
+    form = world.bob.opens(asked)
+    Approval.objects.update(guard_checked_at=ClockTimestamp() - timedelta(hours=1))
+    status, page = world.bob.sends(asked, form)
+    assert (status, "looked at again" in page) == (422, True)
+    world.work()
+    assert world.executed() == []
+    looks.check(asked.pk)
+    assert world.bob.sends(asked, form)[0] == 200
+    world.work()
+    return [ASKED]
+
+
 def by_edit_of_another(world: World) -> list[Arguments]:
     asked = world.asks()
     form = world.bob.opens(asked)
@@ -407,12 +564,7 @@ def by_removed_role(world: World) -> list[Arguments]:
     asked = world.asks()
     form = world.bob.opens(asked)
     assert world.bob.sends(asked, form)[0] == 200
-    with as_owner():
-        root = Client()
-        root.force_login(User.objects.create_superuser("root", password="root"))
-        its = Membership.objects.get(user_id=world.bob.who.user_id)
-    page = f"/admin/checkpoints/membership/{its.pk}/change/"
-    assert root.post(page, {"role": Role.OPERATOR}).status_code == 302
+    world.makes(world.bob, Role.OPERATOR)
     world.work()
     assert world.executed() == []
     again = world.reads(asked)
@@ -481,15 +633,23 @@ def by_run_cancelled_in_the_window(world: World) -> list[Arguments]:
 WAYS = {
     "page": by_page,
     "page, rejected": by_page_rejected,
+    "page, rejected, and the run stopped": by_page_rejected_and_stopped,
     "batch": by_batch,
     "API": by_api,
     "sticky rule": by_sticky_rule,
+    "sticky rule, revoked": by_revoked_sticky_rule,
+    "breaking the glass": by_breaking_the_glass,
+    "breaking the glass, in vain": by_glass_broken_in_vain,
+    "escalated": by_escalation,
+    "reassigned": by_reassignment,
+    "answered, by who may not any more, and by the API": by_answer,
     "expiry": by_expiry,
     "undo": by_undo,
     "undo of an edit over what a guard put": by_undo_of_an_edit,
     "back button": by_back_button,
     "replayed form": by_replayed_form,
     "stale tab": by_stale_tab,
+    "looked at too long ago": by_old_look,
     "edited by another": by_edit_of_another,
     "edited by another, where two approve": by_edit_of_another_of_two,
     "policy changed": by_changed_policy,

@@ -9,7 +9,7 @@ from typing import Any
 from agents.pages.damage import GONE
 from agents.pages.thread.subject import Subject
 from agents.pure.as_code import as_curl, as_python, body, offered
-from agents.pure.context import compose
+from agents.pure.context import request_of
 from checkpoints.blobs import Contents
 from checkpoints.pure import codec, refs
 from checkpoints.pure.codec import State
@@ -33,7 +33,7 @@ def code_of(subject: Subject, context: Mapping[str, Any], before: State) -> Code
     names = [name for name in sent.get("tools", ()) if isinstance(name, str)]
     schemas = subject.agent.schemas if subject.agent else []
     tools, missing = offered(names, schemas)
-    request = compose(before, tools)
+    request = request_of(sent, before, tools)
     apart = sum(ref["size"] for ref in refs.refs(request.messages))
     if apart + codec.size(request.messages) + codec.size(tools) > MOST:
         return Code(

@@ -49,6 +49,7 @@ class Argument:
     number: int = 0  # its place, for addresses
     token: str = ""  # what the form gives back once it was opened
     is_read: bool = False
+    is_rest: bool = False  # many arguments as one: `value` has them by name
 
     @property
     def plain(self) -> str | None:
@@ -131,7 +132,10 @@ def table(
         rest = {row.name: row.value for row in rows[ROWS - 1 :]}
         edited = any(row.edited for row in rows[ROWS - 1 :])
         left = f"{len(rest):,} more arguments"
-        rows = [*rows[: ROWS - 1], Argument(left, rest, edited=edited, kind="object")]
+        rows = [
+            *rows[: ROWS - 1],
+            Argument(left, rest, edited=edited, kind="object", is_rest=True),
+        ]
     return [replace(row, number=number) for number, row in enumerate(rows)]
 
 
@@ -147,6 +151,25 @@ def marked(
         token = _token(approval, reader, row) if row.is_long else ""
         marked.append(replace(row, token=token, is_read=token in read))
     return marked
+
+
+def left_by(edited: Mapping[str, Any], rows: list[Argument]) -> list[Argument]:
+    """The rows of which an edit leaves something that its form does not show at a glance.
+
+    What it takes away, or makes short, is seen there whole.
+    """
+    return [
+        row
+        for row in rows
+        if (now := _in_edit(edited, row)) is not None and now.is_long
+    ]
+
+
+def _in_edit(edited: Mapping[str, Any], row: Argument) -> Argument | None:
+    if row.is_rest:
+        rest = {name: edited[name] for name in row.value if name in edited}
+        return replace(row, value=rest)
+    return replace(row, value=edited[row.name]) if row.name in edited else None
 
 
 def require_read(rows: list[Argument]) -> None:

@@ -16,7 +16,7 @@ from agents.approvals import share
 from agents.approvals import undo as undoing
 from agents.models import Approval
 from agents.pages import live
-from agents.pages.inbox import deciding, pane
+from agents.pages.inbox import pane, unsent
 from agents.pages.inbox.detail import tag_of
 from agents.pages.inbox.listing import address_of, beside, refresh_list, the_next
 from agents.pages.inbox.views import draw
@@ -59,7 +59,7 @@ def care(request: MemberRequest, pk: UUID) -> HttpResponse:
     try:
         said = _do(request, current, what)
     except errors.LostRace as lost:
-        return deciding.lost_to(request, pk, lost)
+        return unsent.lost_to(request, pk, lost)
     except errors.InvalidDecision as wrong:
         return _invalid(request, current, SHEET_OF.get(what, ""), wrong)
     except errors.NotEligible as refused:
@@ -77,7 +77,7 @@ def undo(request: MemberRequest, pk: UUID) -> HttpResponse:
     try:
         undoing.undo(current, request.principal, revision=revision)
     except errors.LostRace as late:
-        return deciding.lost_to(request, pk, late)
+        return unsent.lost_to(request, pk, late)
     except errors.NotEligible as refused:
         raise PermissionDenied(str(refused)) from refused
     return _again(request, pk, f"Taken back. {current} waits for a decision again.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,17 +15,18 @@ from django.views.decorators.http import require_POST
 from agents import errors
 from agents.approvals import break_glass
 from agents.approvals import decide as decisions
+from agents.approvals.given import SHOWN_BYTES
 from agents.models import Approval
 from agents.pages.again import password_ok
 from agents.pages.damage import DAMAGE
-from agents.pages.inbox import answer, editing, pane
-from agents.pages.inbox.arguments import require_read
+from agents.pages.inbox import answer, editing, pane, unsent
+from agents.pages.inbox.arguments import left_by, require_read
 from agents.pages.inbox.detail import Detail
 from agents.pages.inbox.listing import address_of, beside, refresh_list, the_next
-from agents.pages.inbox.opening import open_arguments, open_request, to_decide
+from agents.pages.inbox.opening import open_asked, open_request, to_decide
 from agents.pages.inbox.standing import Standing, in_grace, standing_of
 from agents.pages.principal import MemberRequest, member
-from agents.pages.respond import conflict, invalid, is_fragment, moved_on, went_on
+from agents.pages.respond import invalid, is_fragment, moved_on, went_on
 from agents.pure.terms import Terms
 from agents.runs.start import cancel
 from checkpoints.compiled import Compiled
@@ -57,11 +59,12 @@ def decide(request: MemberRequest, pk: UUID) -> HttpResponse:
     except (errors.LostRace, *DAMAGE) as lost:
         # Two clicks are one decision: who clicked reads what it did, not that they lost.
         if not (isinstance(lost, errors.AlreadyDecided) and lost.is_repeat):
-            return lost_to(request, pk, lost, verdict)
+            return unsent.lost_to(request, pk, lost, verdict)
     except errors.InvalidDecision as wrong:
-        return _invalid(request, current, verdict, wrong)
+        # As it is now: a guard may look at it again.
+        return unsent.invalid_form(request, pane.get(request, pk), verdict, wrong)
     except errors.NotEligible as refused:
-        raise PermissionDenied(str(refused)) from refused
+        return unsent.refused_to(request, pk, refused, verdict)
     return done(request, pk, verdict)
 
 
@@ -139,17 +142,22 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
     sure: dict[str, Any] = {"typed": request.POST.get("typed", ""), "shown": shown}
     match verdict:
         case "approve":
-            _require_read(request, current)
+            if _is_as_seen(current, seen) and not decisions.ineligible(current, by):
+                _require_seen(request, current, shown)
             sure["password_ok"] = password_ok(request)
             decisions.approve(current, seen=seen, by=by, **sure)
         case "break_glass":
-            _require_read(request, current)
+            if _is_as_seen(current, seen) and break_glass.may(current, by):
+                _require_seen(request, current, shown)
             reason = request.POST.get("reason", "")
             sure["password_ok"] = password_ok(request)
             break_glass.approve(current, seen=seen, by=by, reason=reason, **sure)
         case "edit":
-            proposed = open_request(by, current).asked
-            arguments = editing.read(current, request.POST, proposed)
+            detail = pane.opened(request, current)
+            arguments = editing.read(current, request.POST, detail.asked)
+            if _is_as_seen(current, seen) and detail.may_decide:
+                _require_as_shown(detail, shown)
+                require_read(left_by(arguments, detail.arguments))
             sure["password_ok"] = password_ok(request)
             decisions.edit(current, seen=seen, by=by, arguments=arguments, **sure)
         case "reject":
@@ -158,9 +166,11 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
                 for name in ("why", "reason")
                 if (line := request.POST.get(name, "").strip())
             )
-            decisions.reject(current, seen=seen, by=by, reason=reason, shown=shown)
-            if "stop" in request.POST and by.may_operate:
-                cancel(current.run, by=by)
+            stops = "stop" in request.POST and by.may_operate
+            stop = partial(cancel, by=by) if stops else None
+            decisions.reject(
+                current, seen=seen, by=by, reason=reason, shown=shown, stop=stop
+            )
         case "respond":
             response = answer.read(current, request.POST)
             sure["password_ok"] = password_ok(request)
@@ -187,11 +197,28 @@ def _shown(request: MemberRequest) -> bytes | None:
         return b""  # which is refused
 
 
-def _require_read(request: MemberRequest, current: Approval) -> None:
-    """What is folded on the page was opened. Who may not decide is told that instead."""
-    if current.is_pending and not decisions.ineligible(current, request.principal):
-        read = pane.read_by(request)
-        require_read(open_arguments(request.principal, current, read=read))
+def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
+    """Whether to ask how it was looked at: what is closed or changed refuses anyway."""
+    return current.is_pending and seen == current.as_shown()
+
+
+def _require_seen(
+    request: MemberRequest, current: Approval, shown: bytes | None
+) -> None:
+    """The page showed what there is now, and what is folded on it was opened.
+
+    Who may not decide is told that instead. Raises NotAsShown, InvalidDecision.
+    """
+    read = pane.read_by(request)
+    asked = open_asked(request.principal, current, read=read)
+    _require_as_shown(asked, shown)
+    require_read(asked.arguments)
+
+
+def _require_as_shown(asked: Detail, shown: bytes | None) -> None:
+    """A hash that is none is refused with the decision."""
+    if shown is not None and len(shown) == SHOWN_BYTES and shown.hex() != asked.shown:
+        raise errors.NotAsShown
 
 
 def seen_by(request: MemberRequest) -> decisions.Seen:
@@ -206,56 +233,6 @@ def seen_by(request: MemberRequest) -> decisions.Seen:
         raise errors.InvalidDecision(
             {"digest": "The form does not say what was shown. Reload the page."}
         ) from None
-
-
-def lost_to(
-    request: MemberRequest, pk: UUID, lost: Exception, verdict: str = ""
-) -> HttpResponse:
-    """The request as it is now, and who or what was faster.
-
-    Where it can still be decided, what was typed for it (`verdict`) stays in its form.
-    """
-    now = pane.get(request, pk)
-    detail = pane.opened(request, now)
-    context = pane.context_of(detail)
-    if verdict and detail.may_decide:
-        context = _typed(request, detail, verdict, {})
-    return refresh_list(
-        conflict(
-            request,
-            "inbox/_detail.html",
-            lost,
-            to=address_of(request, now),
-            next=the_next(request, now),
-            **context,
-        )
-    )
-
-
-def _typed(
-    request: MemberRequest, detail: Detail, verdict: str, wrong: dict[str, str]
-) -> dict[str, Any]:
-    """Of the form that this verdict was sent with, as it was typed."""
-    mode = verdict if verdict in ("edit", "reject", "break_glass") else ""
-    edited = None
-    if mode == "edit" and detail.may_decide:
-        edited = editing.form(detail, request.POST, wrong)
-    return pane.context_of(
-        detail, mode=mode, edited=edited, posted=request.POST, problems=wrong
-    )
-
-
-def _invalid(
-    request: MemberRequest,
-    current: Approval,
-    verdict: str,
-    wrong: errors.InvalidDecision,
-) -> HttpResponse:
-    detail = pane.opened(request, current)
-    context = _typed(request, detail, verdict, wrong.fields)
-    if not is_fragment(request):
-        context |= beside(request, current) | {"opened": True}
-    return invalid(request, "inbox/_detail.html", page="inbox.html", **context)
 
 
 urlpatterns = [

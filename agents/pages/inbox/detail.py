@@ -17,10 +17,16 @@ from agents.pages.inbox.similar import Similar
 from agents.pages.inbox.standing import Standing, in_grace
 from agents.pure.terms import Terms
 from agents.pure.visible import misleading
-from agents.tools import Tool
+from agents.tools import Tool, registry
 from checkpoints.models import Checkpoint
 
 BUSY = {ToolCall.Status.WAITING, ToolCall.Status.APPROVED, ToolCall.Status.EXECUTING}
+# Approved, and then refused: by the class of that.
+_NOT_MADE = {
+    "unknown_tool": "the agent's code was without the tool by then",
+    "arguments_do_not_fit": "the tool takes other arguments by now",
+    "rejected_by_policy": "a policy of the workspace did not allow it by then",
+}
 STEPS = 3  # before the request, that its page names
 
 
@@ -52,8 +58,31 @@ class Detail:
         return self.proposed if self.effective is None else self.effective
 
     @property
+    def lacks_preview(self) -> bool:
+        """Whether the tool has one, and it was of the arguments before an edit. Where it
+        has a guard, too, another look brings a new one."""
+        made = self.tool is not None and self.tool.preview is not None
+        return made and self.preview is None and self.effective is not None
+
+    @property
     def last(self) -> Said | None:
         return self.said[-1] if self.said else None
+
+    @property
+    def gone(self) -> str:
+        """What this server's code is without, while that matters: "agent" or "tool"."""
+        if not self.approval.is_pending and not self.settling:
+            return ""
+        name = self.approval.run.agent_version.agent.name
+        if name not in registry:
+            return "agent"
+        tools = [tool.name for tool in registry.agent(name).tools]
+        return "" if self.approval.call.tool in tools else "tool"
+
+    @property
+    def why_not_made(self) -> str:
+        """Of a call that failed: why it was not even begun; empty where it was."""
+        return _NOT_MADE.get(self.approval.call.error_class, "")
 
     @property
     def is_asked_again(self) -> bool:
@@ -91,11 +120,16 @@ class Detail:
 
     @property
     def shown(self) -> str:
-        """A keyed hash of what the page says that will run: the form carries it."""
+        """A keyed hash of what the page says that will run: the form carries it.
+
+        What no digest of the request binds, its preview, is in it as well.
+        """
         what = [self.title, self.approval.risk, self.reason]
         rows = [[row.name, row.text, row.edited] for row in self.arguments]
         try:
-            return hash_of_shown(self.approval, as_json([what, rows])).hex()
+            return hash_of_shown(
+                self.approval, as_json([what, rows, self.preview])
+            ).hex()
         except DAMAGE:
             return ""  # a thread whose key does not open: nothing of it is decided
 
@@ -127,9 +161,13 @@ class Detail:
         return sum(argument.edited for argument in self.arguments)
 
     @property
+    def long(self) -> list[Argument]:
+        """What is longer than the page shows without being opened."""
+        return [one for one in self.arguments if one.is_long]
+
+    @property
     def unread(self) -> list[Argument]:
-        """What is longer than the page shows, and was not opened yet."""
-        return [one for one in self.arguments if one.is_long and not one.is_read]
+        return [one for one in self.long if not one.is_read]
 
     @property
     def read_query(self) -> str:

@@ -35,10 +35,10 @@ from django.utils import timezone
 from agents.models import Approval, Decision, Run, Snooze
 from agents.models.approvals import DUE, FAR, RANK, RISKS
 from agents.pages.inbox.filters import AGES, Filters, usual_tab
-from checkpoints.access import UserPrincipal
+from checkpoints.access import Role, UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.compiled import Compiled
-from checkpoints.models import Workspace
+from checkpoints.models import Membership, Workspace
 
 PAGE = 50  # rows
 MOST = 999  # that are counted; a count above reads "999+"
@@ -115,13 +115,14 @@ def _snoozed(principal: UserPrincipal) -> Exists:
 
 
 def _mine(principal: UserPrincipal) -> Q:
-    """Assigned to this person, or to nobody and theirs to decide, and not snoozed.
+    """Assigned to this person, or to nobody who may decide and theirs to, and not snoozed.
 
     Nor what they have approved and waits for others, nor what they started where
     its terms say that someone else decides.
     """
     to_me = Q(assigned_to=principal.user_id)
-    anyone = Q(assigned_to=None) & _may_decide(principal) & _of_groups(principal)
+    free = Q(assigned_to=None) | _left_with_who_may_not(principal)
+    anyone = free & _may_decide(principal) & _of_groups(principal)
     mine = to_me | anyone if anyone else to_me
     started_runs = Run.objects.for_user(principal).filter(
         pk=OuterRef("run"), started_by=principal.user_id
@@ -136,6 +137,20 @@ def _mine(principal: UserPrincipal) -> Q:
     )
     said = Q(Q(approvers__gt=1), Exists(given))
     return Q(~_snoozed(principal), mine, ~started, ~Q(said))
+
+
+def _left_with_who_may_not(principal: UserPrincipal) -> Q:
+    """Assigned to somebody who lost the right since (`who.has_right`)."""
+    members = (
+        Membership.objects.for_user(principal)
+        .filter(user=OuterRef("assigned_to"), user__is_active=True)
+        .exclude(role=Role.AUDITOR)
+    )
+    approves = Q(Exists(members.filter(can_approve=True)))
+    answers = Q(kind=Approval.Kind.QUESTION) & Q(
+        Exists(members.filter(role__in=[Role.OPERATOR, Role.ADMIN]))
+    )
+    return Q(assigned_to__isnull=False) & ~(approves | answers)
 
 
 def _may_decide(principal: UserPrincipal) -> Q:

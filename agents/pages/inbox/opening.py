@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from agents.pages.chips import Chips
 from agents.pages.damage import DAMAGE
 from agents.pages.inbox import activity, similar
 from agents.pages.inbox.activity import Entry, Said, said_of
-from agents.pages.inbox.arguments import Argument, marked, table
+from agents.pages.inbox.arguments import marked, table
 from agents.pages.inbox.detail import Detail
 from agents.pages.inbox.guarded import guarded, preview
 from agents.pages.inbox.standing import standing_of
@@ -83,53 +84,60 @@ def open_request(
         return Detail(approval, sealed=True, why_not=why_not)
 
 
-def open_arguments(
+def open_asked(
     principal: UserPrincipal, approval: Approval, *, read: Collection[str] = ()
-) -> list[Argument]:
-    """The rows of the arguments' table alone; the opening is recorded. Raises DAMAGE."""
-    opened = _admit(principal, approval)
-    call = approval.call
-    rows = table(
-        opened.open(call, "arguments"),
-        opened.open(call, "effective"),
-        _schema(tool_of(approval)),
-    )
-    return marked(rows, approval, principal, read)
+) -> Detail:
+    """What is asked alone, without who stands where; the opening is recorded.
+
+    Raises DAMAGE.
+    """
+    return _asked(_admit(principal, approval), principal, approval, read)
 
 
 def _opened(
     principal: UserPrincipal, approval: Approval, read: Collection[str]
 ) -> Detail:
     opened = _admit(principal, approval)
-    call = approval.call
-    if approval.thread.pruned_at is not None:
-        content.explain(approval.thread_id)
-    proposed = opened.open(call, "arguments")
-    effective = opened.open(call, "effective")
-    result = opened.open(call, "result")
+    asked = _asked(opened, principal, approval, read)
+    result = opened.open(approval.call, "result")
     kept_apart = Chips(approval.thread).of(result)
-    tool = tool_of(approval)
     decisions = _DECISIONS.rows(principal, approval=approval.pk)
     contents = opened.open_all(decisions, "content")
     said = [said_of(*one) for one in zip(decisions, contents, strict=True)]
-    return Detail(
-        approval=approval,
-        sealed=False,
+    return replace(
+        asked,
         standing=standing_of(principal, approval),
-        title=title_of(approval, opened.open(call, "title"), effective),
-        tool=tool,
-        proposed=proposed,
-        effective=effective,
-        arguments=marked(
-            table(proposed, effective, _schema(tool)), approval, principal, read
-        ),
-        reason=opened.open(call, "reason") or "",
         said=said,
         log=_activity(principal, approval, opened, said),
         similar=similar.find(principal, approval),
         result=None if kept_apart else _result(result),
         kept_apart=kept_apart,
-        guarded=guarded(opened, approval, tool),
+        guarded=guarded(opened, approval, asked.tool),
+    )
+
+
+def _asked(
+    opened: gate.Pass,
+    principal: UserPrincipal,
+    approval: Approval,
+    read: Collection[str],
+) -> Detail:
+    call = approval.call
+    if approval.thread.pruned_at is not None:
+        content.explain(approval.thread_id)
+    proposed = opened.open(call, "arguments")
+    effective = opened.open(call, "effective")
+    tool = tool_of(approval)
+    rows = table(proposed, effective, tool.schema if tool else None)
+    return Detail(
+        approval=approval,
+        sealed=False,
+        title=title_of(approval, opened.open(call, "title"), effective),
+        tool=tool,
+        proposed=proposed,
+        effective=effective,
+        arguments=marked(rows, approval, principal, read),
+        reason=opened.open(call, "reason") or "",
         preview=preview(opened, approval),
     )
 
@@ -167,10 +175,6 @@ def tool_of(approval: Approval) -> Tool | None:
         return registry.tool(name, approval.call.tool)
     except (UnknownAgent, UnknownTool):
         return None
-
-
-def _schema(tool: Tool | None) -> dict[str, Any] | None:
-    return tool.schema if tool else None
 
 
 def _result(content: Any) -> Any:

@@ -80,6 +80,7 @@ def context_of(
         "errors": problems or {},
         "typed": posted or {},
         "canned_reasons": CANNED_REASONS,
+        "read_form": _read_form(detail, mode),
     }
     if mode == "snooze":
         context["snoozes"] = list(HOURS.items())
@@ -105,6 +106,20 @@ def context_of(
             ]
         }
     return context
+
+
+def _read_form(detail: Detail, mode: str) -> str:
+    """The id of the form that says what was opened; empty where nobody asks this reader."""
+    if mode == "break_glass":  # also of who may not decide it as usual
+        return "sheet-form"
+    if not detail.may_decide:
+        return ""
+    match mode:
+        case "remember":
+            return "sheet-form"
+        case "edit":
+            return "apr-form"
+    return "apr-again" if detail.in_doubt else "apr-actions"
 
 
 def _may(detail: Detail, mode: str) -> bool:

@@ -22,11 +22,12 @@ from django.views.decorators.http import require_http_methods
 from agents import errors
 from agents.approvals import batch, care, who
 from agents.approvals.asked import title_of
+from agents.approvals.given import hash_of_shown
 from agents.models import Approval
 from agents.models.approvals import Seen
 from agents.pages.damage import open_each
 from agents.pages.inbox import find, pane
-from agents.pages.inbox.arguments import Argument, table
+from agents.pages.inbox.arguments import Argument, as_json, table
 from agents.pages.principal import MemberRequest, member
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -58,12 +59,22 @@ class Picked:
     arguments: list[Argument] = field(default_factory=list)
     left_out: str = ""
     result: str = ""
+    shown: str = ""  # keyed hash of its line, where it can be decided
 
     @property
     def seen(self) -> str:
         """What the form gives back: which request, as it was shown."""
         one = self.approval
-        return f"{one.pk}:{one.revision}:{bytes(one.digest).hex()}"
+        return f"{one.pk}:{one.revision}:{bytes(one.digest).hex()}:{self.shown}"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a form gave back: `Picked.seen`, taken apart."""
+
+    pk: UUID
+    seen: Seen
+    shown: bytes | None = None
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -137,8 +148,17 @@ def _opened(
         if not why and decides and _kind(one) != first:
             why = OTHER
         asked = None if title is None else title_of(one, title, edited)
-        rows.append(Picked(one, asked, shown, why))
+        line = "" if why or not decides else _hash_of(one, asked, shown)
+        rows.append(Picked(one, asked, shown, why, shown=line))
     return rows
+
+
+def _hash_of(
+    approval: Approval, title: str | None, arguments: Sequence[Argument]
+) -> str:
+    """Of its line, as it is shown: without risk, reason and preview."""
+    rows = [[row.name, row.text] for row in arguments]
+    return hash_of_shown(approval, as_json(["list", title, rows])).hex()
 
 
 def _kind(approval: Approval) -> object:
@@ -164,8 +184,9 @@ def _done(request: MemberRequest) -> HttpResponse:
     do = request.POST.get("do", "")
     if do not in DOES:
         raise BadRequest("There is nothing of that name to be done with requests.")
-    shown = [one for text in request.POST.getlist("seen") if (one := _seen(text))]
-    ids = [pk for pk, _ in shown]
+    sent = [one for text in request.POST.getlist("seen") if (one := _seen(text))]
+    shown = list({one.pk: one for one in sent}.values())
+    ids = [one.pk for one in shown]
     try:
         said = _act(request, do, shown)
     except errors.InvalidDecision as wrong:
@@ -179,9 +200,7 @@ def _done(request: MemberRequest) -> HttpResponse:
     return render(request, "inbox_batch_done.html", context)
 
 
-def _act(
-    request: MemberRequest, do: str, shown: Sequence[tuple[UUID, Seen]]
-) -> dict[UUID, str]:
+def _act(request: MemberRequest, do: str, shown: Sequence[Sent]) -> dict[UUID, str]:
     """Does it; gives what went wrong with which. Raises InvalidDecision for all."""
     by = request.principal
     if do in ("approve", "reject"):
@@ -194,10 +213,12 @@ def _act(
             "approve" if do == "approve" else "reject"
         )
         unread = _unread(by, shown) if do == "approve" else {}
-        shown = [one for one in shown if one[0] not in unread]
-        results = batch.decide(shown, verdict, by, reason)
+        shown = [one for one in shown if one.pk not in unread]
+        hashes = {one.pk: one.shown for one in shown if one.shown is not None}
+        pairs = [(one.pk, one.seen) for one in shown]
+        results = batch.decide(pairs, verdict, by, reason, hashes)
         return unread | {one.id: str(one.problem) for one in results if one.problem}
-    found = _found(by, [pk for pk, _ in shown])
+    found = _found(by, [one.pk for one in shown])
     if do == "snooze":
         span = SPANS.get(request.POST.get("until", ""))
         if span is None:
@@ -210,12 +231,17 @@ def _act(
     return _each(found, lambda one: care.assign(one, by, to=int(to[:18])))
 
 
-def _unread(by: UserPrincipal, shown: Sequence[tuple[UUID, Seen]]) -> dict[UUID, str]:
+def _unread(by: UserPrincipal, shown: Sequence[Sent]) -> dict[UUID, str]:
     """Those that no form of this page holds: nobody can have read them on it."""
-    rows = _opened(by, _found(by, [pk for pk, _ in shown]), "approve")
-    return {
-        row.approval.pk: row.left_out for row in rows if row.left_out in (LONG, UNREAD)
-    }
+    sent = {one.pk: one for one in shown}
+    unread = {}
+    for row in _opened(by, _found(by, list(sent)), "approve"):
+        one = sent[row.approval.pk]
+        if row.left_out in (LONG, UNREAD):
+            unread[one.pk] = row.left_out
+        elif row.shown and one.shown is not None and one.shown.hex() != row.shown:
+            unread[one.pk] = str(errors.NotAsShown())
+    return unread
 
 
 def _snooze(approval: Approval, by: UserPrincipal, until: datetime) -> None:
@@ -234,13 +260,15 @@ def _each(
     return problems
 
 
-def _seen(text: str) -> tuple[UUID, Seen] | None:
+def _seen(text: str) -> Sent | None:
     """What `Picked.seen` made; None for anything else."""
-    pk, _, shown = text.partition(":")
-    revision, _, digest = shown.partition(":")
+    pk, revision, digest, shown = (*text.split(":", 3), "", "", "")[:4]
     found = _uuid(pk)
+    if found is None:
+        return None
     try:
-        return (found, Seen(int(revision), bytes.fromhex(digest))) if found else None
+        seen = Seen(int(revision), bytes.fromhex(digest))
+        return Sent(found, seen, bytes.fromhex(shown) or None)
     except ValueError:
         return None
 

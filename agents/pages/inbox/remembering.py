@@ -22,7 +22,7 @@ from agents import errors
 from agents.models import Approval, StickyRule
 from agents.pages import live
 from agents.pages.damage import DAMAGE
-from agents.pages.inbox import deciding, pane
+from agents.pages.inbox import deciding, pane, unsent
 from agents.pages.inbox.detail import Detail, tag_of
 from agents.pages.inbox.listing import beside
 from agents.pages.inbox.sheet import Sheet, sheet_of
@@ -102,10 +102,12 @@ def _remembered(request: MemberRequest, pk: UUID) -> HttpResponse:
         deciding.take(request, current, "approve")
     except (errors.LostRace, *DAMAGE) as lost:
         if not (isinstance(lost, errors.AlreadyDecided) and lost.is_repeat):
-            return deciding.lost_to(request, pk, lost)
+            return unsent.lost_to(request, pk, lost)
         said = _again_said(request, pk)
     except errors.InvalidDecision as wrong:
-        return _again(request, pane.opened(request, current), wrong.fields)
+        # As it is now: a guard may look at it again.
+        now = pane.get(request, pk)
+        return _again(request, pane.opened(request, now), wrong.fields)
     except errors.NotEligible as refused:
         raise PermissionDenied(str(refused)) from refused
     unkept = "" if said else _keep(request, pk, sheet)
@@ -163,7 +165,7 @@ def _tried(request: MemberRequest, current: Approval) -> HttpResponse:
     if not _is_as_shown(request, current):
         now, shown = current.revision, request.POST.get("revision", "")
         revision = int(shown) if shown.isdecimal() and len(shown) < 9 else 0
-        return deciding.lost_to(request, current.pk, errors.Stale(revision, now))
+        return unsent.lost_to(request, current.pk, errors.Stale(revision, now))
     if wrong := sheet.problems(tried=True):
         return _again(request, detail, wrong)
     context = _context(request, detail, typed=request.POST)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from django.contrib.auth.models import User
 from django.db.models.functions import Now
 
-from agents.approvals import break_glass, given, quorum, share, sight, undo, who
+from agents.approvals import break_glass, care, given, quorum, share, sight, undo, who
 from agents.models import Approval, Decision, Snooze
 from agents.pages.inbox.activity import name_of
 from agents.policies import sticky
@@ -40,6 +40,7 @@ class Standing:
     unseen: bool = False  # by everybody in the groups that are asked
     shares: tuple[Group | None, ...] = ()  # whom the reader could let see it; None: all
     can_undo: bool = False
+    in_vain: frozenset[int] = frozenset()  # who looks after it and could not decide it
     snoozed_until: datetime | None = None
     demanded: given.Demanded | None = None  # what an approval needs beside the click
 
@@ -90,6 +91,7 @@ def standing_of(principal: UserPrincipal, approval: Approval) -> Standing:
         unseen=unseen,
         shares=tuple(share.offered(approval, principal)) if unseen else (),
         can_undo=gave,
+        in_vain=frozenset(care.in_vain(approval)),
         snoozed_until=_snoozed(principal, approval),
         demanded=given.demanded(approval),
     )

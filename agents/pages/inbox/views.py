@@ -18,7 +18,7 @@ from agents.pages.inbox.detail import Detail, tag_of
 from agents.pages.inbox.filters import filters_of
 from agents.pages.inbox.listing import beside, listing, the_next, waiting
 from agents.pages.inbox.metrics import metrics
-from agents.pages.inbox.opening import find, open_arguments
+from agents.pages.inbox.opening import find, open_asked
 from agents.pages.principal import MemberRequest, member
 
 
@@ -66,7 +66,7 @@ def argument(request: MemberRequest, pk: UUID, number: int) -> HttpResponse:
     current = pane.get(request, pk)
     read = pane.read_by(request)
     try:
-        rows = open_arguments(request.principal, current, read=read)
+        rows = open_asked(request.principal, current, read=read).arguments
     except DAMAGE:
         rows = []
     if number >= len(rows):

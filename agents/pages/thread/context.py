@@ -10,12 +10,14 @@ from typing import Any
 from agents.pages.chips import NO_CHIPS, Chips
 from agents.pages.thread.attempts import Attempt, attempts
 from agents.pages.thread.cards import Card, card, message_id, messages
-from agents.pure.context import compose, messages_of, resumed
+from agents.pure.context import SUMMARY, messages_of, request_of, resumed
 from checkpoints.pure import refs
 from checkpoints.pure.codec import State
 from checkpoints.pure.refs import TEXT
 
 FACTS = "Holdpoint: the facts"  # who said so
+PROMPT = "the prompt in params.system"
+PROMPTS = {SUMMARY: "Holdpoint's own, for a summary"}
 NO_STEPS: Mapping[str, int] = MappingProxyType({})
 CHARACTERS_PER_TOKEN = 4  # about; the share of each part is what matters
 
@@ -74,7 +76,7 @@ def context_view(
     sent = manifest.get("request")
     if not isinstance(sent, dict):
         return None
-    request = compose(before, ())
+    request = request_of(sent, before)
     facts = request.manifest.get("facts")
     listed = [name for name in sent.get("tools", ()) if isinstance(name, str)]
     count = sent.get("messages")
@@ -87,7 +89,7 @@ def context_view(
     rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - told - every
     parts = _parts(
         [
-            ("system", system, "the prompt in params.system"),
+            ("system", system, PROMPTS.get(str(sent.get("policy")), PROMPT)),
             *([("facts", told, "the state, instead of messages")] if told else ()),
             ("messages", every, f"{count} of {len(messages(before))}"),
             ("tools", max(0, rest), f"{len(listed)} schemas, and the frame"),

@@ -18,6 +18,7 @@ from agents.pages.thread.cards import card, message_id, messages, pretty, unchan
 from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import diff_view
 from agents.pages.thread.effects import call_views
+from agents.pages.thread.memory import panel
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
@@ -35,6 +36,8 @@ MOST_FOLDED = 200  # messages; for earlier ones there are earlier steps
 MOST_LEAVES = 1_500  # values of a state shown as a tree
 TAIL = 100  # messages that are left of a state with more
 MOST_RAW = 200_000  # characters
+# Steps that say from where on messages are sent whole.
+_SHORTENS = (Checkpoint.Kind.RESUME, Checkpoint.Kind.SUMMARY)
 
 
 def inspect(
@@ -133,15 +136,17 @@ def _state(
         cut = len(messages(after)) - TAIL
         tail = {str(n): m for n, m in enumerate(messages(after)) if n >= cut}
         tree = {**after, "messages": tail}
+    # Paths of a state that is shown as newer code has it are not those of the steps.
+    blamer = None if view.note else Blamer(subject, place, at)
     return {
+        "memory": [] if query else panel(before, after, changes, subject.chips, blamer),
         "state": tree,
         "changed": changed,
         "query": query,
         "found": leaves(tree) if query and tree is not None else 0,
         "cut": cut,
         "note": view.note,
-        # Paths of a state that is shown as newer code has it are not those of the steps.
-        "blamer": None if view.note else Blamer(subject, place, at),
+        "blamer": blamer,
     }
 
 
@@ -246,9 +251,9 @@ def _context(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     steps = _steps_of_messages(history.operations(record.step))
     near = range(history.near.start, record.step)
     kinds = ((n, history.record(n).kind) for n in reversed(near))
-    resumed = next((n for n, kind in kinds if kind == Checkpoint.Kind.RESUME), None)
+    resumed = next((n for n, kind in kinds if kind in _SHORTENS), None)
     if resumed is None and near.start:
-        resumed = subject.last(Q(kind=Checkpoint.Kind.RESUME), before=near.start)
+        resumed = subject.last(Q(kind__in=_SHORTENS), before=near.start)
     return {
         "resumed": None if resumed is None else (resumed, history.label(resumed)),
         "view": context_view(

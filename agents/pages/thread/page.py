@@ -16,8 +16,10 @@ from agents.pages.compare.address import Address
 from agents.pages.cost_limit import cost_limit
 from agents.pages.principal import MemberRequest
 from agents.pages.remarks.shown import beside
+from agents.pages.thread.filter import StepFilter
 from agents.pages.thread.inspector import inspect
 from agents.pages.thread.map import branch_map
+from agents.pages.thread.matches import filter_form, find, list_of
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.rights import actions, composer, waiting
@@ -71,6 +73,8 @@ def page_context(
     at = subject.at(checkpoint, step)
     tab = request.GET.get("tab", TABS[0])
     shown = subject.branch.pk
+    wanted = StepFilter.of(request.GET)
+    unread = subject.history is None
     tip = Place(
         thread=pk,
         branch=shown,
@@ -78,6 +82,7 @@ def page_context(
         base=_uuid(request, "base"),
         split=request.GET.get("split") == "1",
         path=asked_path(request.GET.get("path", "")),
+        filter=wanted.without("label") if unread else wanted,
     )
     here = tip
     if at is not None and (checkpoint is not None or step is not None):
@@ -86,6 +91,8 @@ def page_context(
     calls = calls_of(subject, every=every) if subject.steps else []
     lines = subject.lines
     sums = settled(subject.thread, subject.branches)
+    current = at.step if at else 0
+    matches = find(subject, tip.filter, current=current) if tip.filter else None
     remarks = beside(subject, at)
     beside_it = siblings(lines, shown, at.step) if at else []
 
@@ -126,16 +133,21 @@ def page_context(
             branch=shown,
             branch_name=subject.names[shown],
             parent_name=subject.parent_name,
-            current=at.step if at else 0,
+            current=current,
             people=subject.people,
             where=subject.where,
             waiting=waiting(subject, calls),
-        ),
+        )
+        if matches is None
+        else list_of(matches, subject, tip, current),
+        "narrow": filter_form(wanted, sums, here=here, tip=tip, unread=unread),
         "siblings": [
             (key, subject.names[branch], *tip.step(branch, at.step if at else None))
             for key, branch in beside_it
         ],
-        "panel": step_panel(subject, tip, at, calls) if at else None,
+        "panel": step_panel(subject, tip, at, calls, matches.steps if matches else None)
+        if at
+        else None,
         "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
         if at and not subject.sealed
         else {},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Q
 
-from agents.models import Run, ToolCall
+from agents.models import AgentVersion, Run, ToolCall
 from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.cost_limit import CostLimit, cost_limit
 from agents.pages.thread.attempts import Attempt, attempts, changed
@@ -65,6 +66,7 @@ class StepPanel:
     added: Additions
     calls: list[CallView]
     run: Run | None
+    version: str  # of the agent that took it
     who: str
     failed: bool
     ways: Ways
@@ -103,11 +105,17 @@ class StepPanel:
 
 
 def step_panel(
-    subject: Subject, place: Place, at: Step, calls: Sequence[ToolCall]
+    subject: Subject,
+    place: Place,
+    at: Step,
+    calls: Sequence[ToolCall],
+    listed: Sequence[int] | None = None,
 ) -> StepPanel:
+    """`listed`: the steps that a filter leaves, which keys lead through then."""
     record = subject.history.record(at.step) if subject.history else None
     who = subject.people.get(at.actor_id or 0, "")
     run_id = getattr(at, "run", None)
+    run = next((run for run in subject.runs if run.pk == run_id), None)
     failed = has_failed(at)
     return StepPanel(
         at=at,
@@ -118,10 +126,11 @@ def step_panel(
         calls=call_views(
             calls_at(calls, subject.steps, at), subject.placed, subject.opened
         ),
-        run=next((run for run in subject.runs if run.pk == run_id), None),
+        run=run,
+        version=_version(subject, at, run),
         who=who,
         failed=failed,
-        ways=_ways(subject, place, at),
+        ways=_ways(subject, place, at, listed),
         means=means(at.error_class) if failed else "",
         cleaned=_cleaned(record),
         notes=notes(record.context) if record else [],
@@ -133,9 +142,20 @@ def step_panel(
     )
 
 
+def _version(subject: Subject, at: Step, run: Run | None) -> str:
+    """The version of its agent that took the step: its run may have gone on as another."""
+    if run is None:
+        return ""
+    took = getattr(at, "agent_version", None)
+    if took is None or took == run.agent_version_id:
+        return str(run.agent_version)
+    known = AgentVersion.objects.for_user(subject.principal).select_related("agent")
+    return str(known.defer("spec").filter(pk=took).first() or run.agent_version)
+
+
 def _left_out(subject: Subject, at: Step) -> int | None:
-    """Of a step that resumed a run from the facts. None of any other."""
-    if at.kind != "resume" or subject.history is None:
+    """Of a step that resumed a run from the facts, or moved its window. None of others."""
+    if at.kind not in ("resume", "summary") or subject.history is None:
         return None
     request = compose(subject.history.state_at(at.step), ())
     left_out: int | None = request.manifest.get("left_out")
@@ -147,7 +167,9 @@ def _cleaned(record: StepRecord | None) -> list[str]:
     return [str(path) for path in found] if isinstance(found, list) else []
 
 
-def _ways(subject: Subject, place: Place, at: Step) -> Ways:
+def _ways(
+    subject: Subject, place: Place, at: Step, listed: Sequence[int] | None
+) -> Ways:
     steps, end = subject.steps, len(subject.steps) - 1
 
     def to(step: int | None) -> Place | None:
@@ -165,11 +187,14 @@ def _ways(subject: Subject, place: Place, at: Step) -> Ways:
         notable_before = subject.last(IS_NOTABLE, before=before.start)
     if notable_after is None and after.stop <= end:
         notable_after = subject.next(IS_NOTABLE, after=after.stop - 1)
+    every = range(end + 1) if listed is None else listed
+    here = bisect_left(every, at.step)
+    beyond = bisect_right(every, at.step)
     return Ways(
-        previous=to(at.step - 1),
-        next=to(at.step + 1),
-        first=to(0),
-        last=to(end),
+        previous=to(every[here - 1] if here else None),
+        next=to(every[beyond] if beyond < len(every) else None),
+        first=to(every[0] if every else None),
+        last=to(every[-1] if every else None),
         notable_before=to(notable_before),
         notable_after=to(notable_after),
     )

@@ -11,6 +11,8 @@ from uuid import UUID
 from django.http import QueryDict
 from django.urls import get_script_prefix, reverse
 
+from agents.pages.thread.filter import EVERY, StepFilter
+
 LONGEST = 2_000  # characters of a path
 TABS = ("diff", "state", "messages", "context", "effects", "raw")
 
@@ -31,6 +33,7 @@ class Place:
     base: UUID | None = None
     split: bool = False
     path: str = ""  # a JSON Pointer that is watched
+    filter: StepFilter = EVERY  # of the list of steps
 
     def at(self, checkpoint: UUID, *, own: bool) -> Place:
         """The same page at another step; `own` when the branch took it itself."""
@@ -51,6 +54,9 @@ class Place:
     def watching(self, path: str) -> Place:
         return replace(self, path=path)
 
+    def listing(self, filter: StepFilter) -> Place:
+        return replace(self, filter=filter)
+
     def asking(self, **more: str) -> str:
         """The address's query, with more; nothing is left out for being a default."""
         values = QueryDict(self.query.removeprefix("?"), mutable=True)
@@ -60,7 +66,8 @@ class Place:
         return f"?{values.urlencode()}" if values else ""
 
     @property
-    def query(self) -> str:
+    def fields(self) -> dict[str, str]:
+        """What the query says by name: a form that leads here hides these in it."""
         values = {}
         if self.branch:
             values["branch"] = str(self.branch)
@@ -72,7 +79,17 @@ class Place:
             values["split"] = "1"
         if self.path:
             values["path"] = self.path
+        return {**values, **self.filter.chosen}
+
+    @property
+    def query(self) -> str:
+        values = self.fields
         return f"?{urlencode(values)}" if values else ""
+
+    @property
+    def bare(self) -> Place:
+        """The same step, with nothing that the query says: where a form is sent to."""
+        return Place(self.thread, checkpoint=self.checkpoint)
 
     @property
     def page(self) -> str:

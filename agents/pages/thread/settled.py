@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Sum
+from django.db.models.functions import Coalesce
 
+from agents.pages.thread.filter import FAILED
 from checkpoints.models import Branch, Checkpoint, Thread
 
 MOST = 500  # failed steps that are marked
@@ -30,6 +32,8 @@ class Settled:
     tokens: int
     latency_ms: int
     failed: Sequence[tuple[UUID, int]]  # branch and step
+    kinds: Sequence[str]
+    tools: Sequence[str]  # that steps are the results of
 
 
 def settled(thread: Thread, branches: Iterable[Branch]) -> Settled:
@@ -54,20 +58,33 @@ _lock = threading.Lock()
 
 
 def _ask(thread: Thread) -> Settled:
-    sums = thread.checkpoints.aggregate(
-        steps=Count("pk"),
-        cost=Sum("cost"),
-        tokens_in=Sum("tokens_in"),
-        tokens_out=Sum("tokens_out"),
-        latency=Sum("latency_ms"),
+    # By kind and name, which are few: so they are known without another look.
+    groups = (
+        thread.checkpoints.order_by()
+        .values("kind", "name")
+        .annotate(
+            steps=Count("pk"),
+            spent=Sum("cost"),
+            tokens=Sum(_TOKENS),
+            worked=Sum("latency_ms"),
+        )
     )
-    failed = thread.checkpoints.filter(
-        Q(status=Checkpoint.Status.FAILED) | Q(kind=Checkpoint.Kind.ERROR)
-    ).values_list("branch_id", "step")[:MOST]
+    found = list(groups)
+    costs = [group["spent"] for group in found if group["spent"] is not None]
+    failed = thread.checkpoints.filter(FAILED).values_list("branch_id", "step")[:MOST]
+    kinds = {group["kind"] for group in found}
+    # A call that ended the run is a step of kind "error".
+    called = (Checkpoint.Kind.TOOL, Checkpoint.Kind.ERROR)
+    tools = {group["name"] for group in found if group["kind"] in called}
     return Settled(
-        steps=sums["steps"],
-        cost=sums["cost"],
-        tokens=(sums["tokens_in"] or 0) + (sums["tokens_out"] or 0),
-        latency_ms=sums["latency"] or 0,
+        steps=sum(group["steps"] for group in found),
+        cost=sum(costs) if costs else None,
+        tokens=sum(group["tokens"] or 0 for group in found),
+        latency_ms=sum(group["worked"] or 0 for group in found),
         failed=list(failed),
+        kinds=[kind for kind in Checkpoint.Kind.values if kind in kinds],
+        tools=sorted(tools - {""}),
     )
+
+
+_TOKENS = Coalesce("tokens_in", 0) + Coalesce("tokens_out", 0)

@@ -82,6 +82,7 @@ class StepList:
     rows: list[Row | Wait]
     earlier: Place | None  # where the window can be moved to
     later: Place | None
+    matches: int | None = None  # steps that a filter leaves; None: there is none
 
 
 def start_of(current: int, total: int) -> int:
@@ -123,19 +124,8 @@ def step_list(
         found: list[Row | Wait] = []
         for step in of:
             found += _pause(steps, step, people)
-            found.append(
-                Row(
-                    checkpoint=step.id,
-                    step=step.step,
-                    kind=step.kind,
-                    failed=has_failed(step),
-                    label=step.label,
-                    latency_ms=step.latency_ms,
-                    cost=step.cost,
-                    place=place.at(step.id, own=step.branch_id == branch),
-                    current=step.step == current,
-                )
-            )
+            own = step.branch_id == branch
+            found.append(_row(step, step.label, place.at(step.id, own=own), current))
         return found
 
     own_rows = rows(own)
@@ -160,6 +150,64 @@ def step_list(
         later=moved(min(len(steps) - 1, start + WINDOW + WINDOW // 2))
         if start + WINDOW < len(steps)
         else None,
+    )
+
+
+def filtered_list(
+    rows: Sequence[Step],
+    *,
+    place: Place,
+    branch: UUID,
+    branch_name: str,
+    parent_name: str,
+    current: int,
+    label: Callable[[Step], str],
+    earlier: int | None,
+    later: int | None,
+    matches: int,
+    where: Callable[[int], tuple[UUID, UUID]],
+) -> StepList:
+    """As `step_list`, of these steps alone: between them there is no wait to tell of.
+
+    `earlier` and `later` are the steps that the window can be moved to; `matches` is how
+    many steps there are in all.
+    """
+
+    def row(step: Step) -> Row:
+        own = step.branch_id == branch
+        return _row(step, label(step), place.at(step.id, own=own), current)
+
+    def moved(to: int | None) -> Place | None:
+        if to is None:
+            return None
+        checkpoint, taken_by = where(to)
+        return place.at(checkpoint, own=taken_by == branch)
+
+    shared = [row(step) for step in rows if step.branch_id != branch]
+    many = "step" if len(shared) == 1 else "steps"
+    return StepList(
+        branch_name=branch_name,
+        shared=list(shared),
+        shared_open=True,
+        shared_text=f"{len(shared)} {many} shared with {parent_name}" if shared else "",
+        rows=[row(step) for step in rows if step.branch_id == branch],
+        earlier=moved(earlier),
+        later=moved(later),
+        matches=matches,
+    )
+
+
+def _row(step: Step, label: str, place: Place, current: int) -> Row:
+    return Row(
+        checkpoint=step.id,
+        step=step.step,
+        kind=step.kind,
+        failed=has_failed(step),
+        label=label,
+        latency_ms=step.latency_ms,
+        cost=step.cost,
+        place=place,
+        current=step.step == current,
     )
 
 

@@ -8,14 +8,14 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from agents.models import Run
 from agents.pages.thread.map import Line
 from checkpoints.access import UserPrincipal
 from checkpoints.compiled import Compiled
-from checkpoints.models import Branch, Thread
+from checkpoints.models import Branch, Checkpoint, Thread
 
 # What a step is called by those who may not read its label.
 WITHOUT_CONTENT = {
@@ -38,6 +38,7 @@ class Bare:
     name: str
     run: UUID | None
     actor_id: int | None
+    agent_version: UUID | None
     model_requested: str
     model_returned: str
     temperature: float | None
@@ -141,9 +142,10 @@ def of_line(branches: Iterable[Branch], branch: Branch) -> Q:
 
 def structure(branches: Iterable[Branch], branch: Branch) -> list[Bare]:
     """The steps of a branch through its forks, without content."""
-    rows = (
-        branch.thread.checkpoints.filter(of_line(branches, branch))
-        .order_by("step")
-        .values_list(*(column.name for column in fields(Bare)))
-    )
-    return [Bare(*row) for row in rows]
+    rows = branch.thread.checkpoints.filter(of_line(branches, branch))
+    return bare(rows.order_by("step"))
+
+
+def bare(rows: QuerySet[Checkpoint]) -> list[Bare]:
+    columns = (column.name for column in fields(Bare))
+    return [Bare(*row) for row in rows.values_list(*columns)]

@@ -33,6 +33,7 @@ from agents.pages.thread.structure import (
     structure,
     tree_of,
 )
+from agents.pages.thread.trouble import means
 from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
@@ -258,17 +259,21 @@ def _open(
     if subject.gone is not None:
         subject.opened = None
         return
+    # Not what was stored since the branch was read: all that the page says is of one
+    # moment, and each message on it once.
+    head = shown.head_step
     if near is None:
-        subject.history = read(opened, subject.branch)
+        subject.history = read(opened, shown, to_step=head)
     else:
-        total = subject.branch.head_step + 1
+        total = head + 1
         start = start_of(total if near[0] is None else near[0], total)
         last = start + WINDOW
         subject.history = around(
             opened,
-            subject.branch,
+            shown,
             first=start - 1,  # whether it waited before the first that is listed
             last=last if last < total else None,
+            to_step=head,
         )
     subject.steps = subject.history.records
 
@@ -377,8 +382,7 @@ def agent_gone(subject: Subject) -> str:
 def why_paused(subject: Subject) -> str:
     """Why the run of the shown branch is paused, where something is kept that says so."""
     run = subject.run
-    if run is None or not run.is_live or not run.error_class or subject.opened is None:
+    if run is None or not run.error_class or not (run.is_paused or run.is_held):
         return ""
-    if not (run.is_paused or run.is_held):
-        return ""
-    return open_each(subject.opened, [run], "error")[0] or run.error_class
+    why = subject.opened and open_each(subject.opened, [run], "error")[0]
+    return why or means(run.error_class)

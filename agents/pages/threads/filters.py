@@ -16,6 +16,7 @@ from django.http import QueryDict
 from django.utils.dateparse import parse_date
 
 from agents.pages import text
+from agents.pure.searched import is_name
 
 VIEWS = ("all", "waiting", "running", "failed", "done", "forked", "starred", "archived")
 PERIODS = {"day": "Last 24 hours", "week": "Last 7 days", "month": "Last 30 days"}
@@ -26,7 +27,7 @@ AGES = {
 }
 FORKS = {"yes": "With forks", "no": "Without forks"}
 PROGRAM = "~program"  # no person's name: those have no tilde
-LONGEST = 200  # characters of a filter
+LONGEST = 250  # characters of a filter: the name of a field, and its value
 LAST_WHOLE = 2**31 - 1  # of a step and of a version's number, in PostgreSQL
 MOST_TOKENS = Decimal(10**15)
 MOST_COST = Decimal(10**9)  # dollars
@@ -68,6 +69,13 @@ def _measured(typed: str, units: str) -> tuple[Decimal, str]:
     if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,6})?", number):
         raise ValueError
     return Decimal(number), unit
+
+
+def _field(typed: str) -> tuple[str, str]:
+    name, _, value = (part.strip() for part in typed.partition("="))
+    if not value or not is_name(name):
+        raise ValueError
+    return name, value
 
 
 def _day(typed: str) -> date:
@@ -133,6 +141,12 @@ KINDS: dict[str, Kind] = {
         lambda who: f"started by {'a program' if who == PROGRAM else who}",
     ),
     "label": Kind("Label", _as_it_is, "labelled {}".format),
+    "field": Kind(
+        "Declared field",
+        _field,
+        "{0[0]} = {0[1]}".format,
+        "a declared field and its value, such as order=4711",
+    ),
     "forks": Kind(
         "Forks", _one_of(FORKS), lambda word: FORKS[word].lower(), "yes or no"
     ),

@@ -30,6 +30,7 @@ from django.utils.dateparse import parse_datetime
 from agents.debug import remarks
 from agents.models import Run, ToolCall
 from agents.pages.threads.filters import AGES, PROGRAM, Filters
+from agents.runs import searched
 from checkpoints.access import UserPrincipal
 from checkpoints.compiled import Compiled
 from checkpoints.models import Branch, Remark, Thread
@@ -116,6 +117,8 @@ def matching(principal: UserPrincipal, filters: Filters) -> Threads:
         threads = threads.filter(pk__in=calls.values("thread"))
     if "label" in values:
         threads = threads.filter(pk__in=_labelled(principal, values["label"]))
+    if "field" in values:
+        threads = threads.filter(pk__in=_holding(principal, *values["field"]))
     if "since" in values:
         # Not clock_timestamp(): it is volatile, so asked for each row.
         moved = Branch.objects.filter(
@@ -135,6 +138,13 @@ def _labelled(principal: UserPrincipal, words: str) -> Any:
     if not principal.may_read:
         return []
     return remarks.labelled(principal, words).values("thread")
+
+
+def _holding(principal: UserPrincipal, name: str, value: str) -> Any:
+    """Threads whose state holds this, by what was kept of it: for readers, as a label."""
+    if not principal.may_read:
+        return []
+    return searched.holding(principal, name, value).values("thread")
 
 
 def newest_runs(workspace: UUID) -> Any:

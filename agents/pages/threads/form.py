@@ -21,7 +21,9 @@ _HINTS = {
     "tokens": "such as 38k",
     "time": "90s, 5m, 2h",
     "label": "its words, whole",
+    "field": "such as order=4711",
 }
+OF_SEALED = ("label", "field")  # what they find tells what is sealed
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ def fields(principal: UserPrincipal, filters: Filters) -> list[Field]:
     suggested = {
         "tool": _tools(agents),
         "error": sorted(set(_ERRORS.rows(principal))),
+        "field": _declared(agents),
     }
     made = []
     for name, kind in KINDS.items():
-        if name == "label" and not principal.may_read:
+        if name in OF_SEALED and not principal.may_read:
             continue
         typed = filters.typed.get(name, "")
         menu = choices.get(name, ())
@@ -101,6 +104,12 @@ def _tools(agents: Iterable[str]) -> list[str]:
     """Those of agents that this process knows; what others called can be typed."""
     known = [registry.agent(name) for name in agents if name in registry]
     return sorted({tool.name for agent in known for tool in agent.tools})
+
+
+def _declared(agents: Iterable[str]) -> list[str]:
+    """Beginnings of what can be typed, of agents that this process knows."""
+    known = [registry.agent(name) for name in agents if name in registry]
+    return sorted({f"{name}=" for agent in known for name in agent.search_fields})
 
 
 _AGENTS = Compiled(

@@ -1,9 +1,10 @@
-"""How a run was resumed: a small channel that says from where on messages are sent.
+"""From where on messages are sent, where not all are: a small channel says so.
 
     "_context": {"policy": "factual", "from": 31, "rested": 10800, "version": 3, …}
 
-A step of kind "resume" sets it. `from` is a place in `messages`: what stands before it is
-told as facts. Without the channel, or with one that is none, everything is sent.
+A step of kind "resume" sets it ("factual", "everything"), or one of kind "summary"
+("window"). `from` is a place in `messages`: what stands before it is told as facts. Without the
+channel, or with one that is none, everything is sent.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.pure.context.transcript import answers, calls_of, messages_of, next_reply
+from agents.pure.context.transcript import (
+    answers,
+    calls_of,
+    messages_of,
+    next_reply,
+    transcript,
+)
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op
 
 CHANNEL = "_context"
-FACTUAL, WHOLE = "factual", "everything"
+FACTUAL, WHOLE, WINDOW = "factual", "everything", "window"
+_POLICIES = (FACTUAL, WHOLE, WINDOW)
 RECENT = 15  # messages that are sent whole where there is no plan to go on from
 
 
@@ -31,6 +39,13 @@ class Resumed:
     rested: int | None = None  # seconds, where that was why
     version: int | None = None  # of the agent that goes on, where that was why
     run: str = ""  # which run it was
+    summed: int = 0  # a place in `messages`: `summary` covers what stands before it
+    tried: int | None = None  # how many there were when a summary was tried in vain
+
+    @property
+    def tells(self) -> bool:
+        """Whether facts stand for what comes before."""
+        return self.policy != WHOLE
 
     def start(self, messages: Sequence[dict[str, Any]]) -> int:
         """From which of the transcript's messages on they are sent whole."""
@@ -43,6 +58,8 @@ class Resumed:
             "rested": self.rested,
             "version": self.version,
             "run": self.run,
+            "summed": self.summed or None,
+            "tried": self.tried,
         }
         kept = {name: value for name, value in values.items() if value is not None}
         return ops.put("", CHANNEL, kept)
@@ -51,15 +68,38 @@ class Resumed:
 def resumed(state: State) -> Resumed | None:
     """How the last resume was; None where there was none."""
     told = state.get(CHANNEL)
-    if not isinstance(told, dict) or told.get("policy") not in (FACTUAL, WHOLE):
+    if not isinstance(told, dict) or told.get("policy") not in _POLICIES:
         return None
+    if (_number(told, "from") or 0) > len(transcript(state)):
+        return None  # of a longer conversation: it says nothing of this one
     return Resumed(
         told["policy"],
         max(0, _number(told, "from") or 0),
         _number(told, "rested"),
         _number(told, "version"),
         str(told.get("run", "")),
+        max(0, _number(told, "summed") or 0),
+        _number(told, "tried"),
     )
+
+
+def whole_again(before: State, after: State) -> State:
+    """The state after an edit, without the channel where the messages that it is about are
+    not the same ones any more: a place among them would be another."""
+    stands = resumed(before)
+    if stands is None or CHANNEL not in after:
+        return after
+    upto = max(stands.first, stands.summed)
+    if _ids(before, upto) == _ids(after, upto):
+        return after
+    return {name: value for name, value in after.items() if name != CHANNEL}
+
+
+def _ids(state: State, upto: int) -> list[Any]:
+    return [
+        message.get("id") if isinstance(message, dict) else None
+        for message in transcript(state)[:upto]
+    ]
 
 
 def has_plan(state: State) -> bool:

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from pydantic import BaseModel, Field
 
 from agents.tools import (
+    WORKING_MEMORY,
     Agent,
     Changed,
     Found,
@@ -31,6 +32,7 @@ from agents.tools import (
     ToolContext,
     ToolError,
     Unchanged,
+    Window,
     never,
     register,
     tool,
@@ -116,6 +118,7 @@ def reserve(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]
     approve=Rule("snap up"),
     timeout=timedelta(seconds=3),
     guard=_costs_now,
+    guard_age=timedelta(minutes=1),
 )
 def snap_up(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Reserve something whose price must be known soon."""
@@ -137,8 +140,22 @@ def charge(amount: Decimal, *, key: IdempotencyKey, ctx: ToolContext) -> dict[st
     return {**told, "authorised by": secret}
 
 
+# Seconds in which what a worker had sent when it died is there; "never": one that is only
+# slow may send it at any time.
+ARRIVES = os.environ.get("DESK_ARRIVES", "0")
+
+
 def _sent(key: IdempotencyKey, ctx: ToolContext) -> Any:
-    """What the ledger knows of a delivery; None: nothing."""
+    """What the ledger knows of a delivery; None: nothing, and nothing is on its way."""
+    until = time.monotonic() + (0 if ARRIVES == "never" else float(ARRIVES))
+    while (found := _delivered(key)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    if found is None and ARRIVES == "never":
+        raise LookupError("it may yet be sent")
+    return found
+
+
+def _delivered(key: IdempotencyKey) -> Any:
     try:
         with urlopen(f"{os.environ['DESK_LEDGER']}/ledger/deliveries/{key}") as answer:  # noqa: S310  # the test's own server
             text = json.load(answer)["effect"]["body"]["text"]
@@ -329,6 +346,16 @@ def plan(question: str) -> None:
     """Ask the traveller when and how."""
 
 
+filed = register(
+    Agent(
+        "test-filed",
+        model="scripted",
+        system="What you do is found again.",
+        tools=[hold, book, give_up],
+        search_fields={"asked": "/goal", "bag": "/vars/bag", "rest": "/vars/rest"},
+    )
+)
+
 desk = register(
     Agent(
         "test-desk",
@@ -422,6 +449,17 @@ jumpy = register(
 
 steady = register(
     Agent("test-steady", model="scripted", system="You answer.", resume="as_is")
+)
+
+patient = register(
+    Agent(
+        "test-patient",
+        model="scripted",
+        system="You look things up, for a long time.",
+        tools=[look, *WORKING_MEMORY],
+        limits=Limits(max_steps=3_000),
+        window=Window(tokens=4_000),
+    )
 )
 
 # Each stores one checkpoint at the end.
