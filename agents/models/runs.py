@@ -326,6 +326,13 @@ class ToolCall(models.Model):
     )
     error_class = models.CharField(max_length=60, blank=True)
     attempts = models.PositiveIntegerField(default=0)
+    worker = models.CharField(
+        max_length=100,
+        blank=True,
+        db_default="",
+        editable=False,
+        help_text="While it is executing: whose process may be at it; empty: none.",
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     finished_at = models.DateTimeField(null=True, editable=False)

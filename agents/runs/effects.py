@@ -26,8 +26,8 @@ from agents.pure.policies import Outcome, Why
 from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (
-    HANGS,
     IN_DOUBT,
+    SILENT,
     TRIES,
     CallInDoubt,
     Heart,
@@ -209,9 +209,8 @@ class Effects:
             )
         except CallInDoubt as doubt:
             self._in_doubt[row.pk] = str(doubt)
-            if str(doubt) == HANGS:
-                failpoint("after giving up")
-                self._ledger.doubt(row, HANGS)
+            failpoint("after giving up")
+            self._ledger.doubt(row, str(doubt))
             raise
         failpoint("after effect")
         if effective and effective.edited:
@@ -333,9 +332,7 @@ class Effects:
                 rest(min(row.attempts, TRIES))
             within = timedelta(seconds=seconds_of(tool))
             # Asked before its tool is, which may take a while to answer.
-            hangs = self._in_doubt.get(row.pk) == HANGS or self._ledger.may_hang(
-                row, within=within
-            )
+            at_work = self._ledger.at_work(row, within=within)
             try:
                 found = reconcile(
                     tool,
@@ -346,12 +343,11 @@ class Effects:
                     heart=self._heart,
                 )
             except CallInDoubt as doubt:
-                self._in_doubt.setdefault(row.pk, str(doubt))
+                silent = at_work if at_work == SILENT else ""
+                self._in_doubt.setdefault(row.pk, str(doubt) or silent)
                 return True
-            if found is None and hangs:
-                # Not yet: the call that was given up may be at work, also where it was
-                # another claim that gave it up.
-                self._in_doubt[row.pk] = HANGS
+            if found is None and at_work:
+                self._in_doubt[row.pk] = at_work  # it did not happen yet
                 return True
             self._found[row.pk] = found
             self._in_doubt.pop(row.pk, None)

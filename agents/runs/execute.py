@@ -31,6 +31,7 @@ RAISED = (Exception, SystemExit, CancelledError)
 MOST_SAID = 10_000  # characters of what an exception says
 
 HANGS = "tool_timeout"  # the class of a call that was not over in time
+SILENT = "worker_silent"  # of one whose worker may be alive, and was not heard of since
 
 IN_DOUBT = (
     "Whether this happened is not known: the worker stopped, or the call broke, after "

@@ -24,7 +24,7 @@ from agents.pure.policies import Why
 from agents.runs import trace
 from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through
-from agents.runs.execute import HANGS
+from agents.runs.execute import HANGS, SILENT
 from agents.tools import Fitted, Tool, titles
 from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
@@ -147,6 +147,7 @@ class Ledger:
                         "grant": self._claim.run.grant_id,
                         "was": was,
                         "attempts": attempts,
+                        "worker": self._claim.run.worker,
                         **trace.values(why),
                     }
                 )
@@ -161,34 +162,46 @@ class Ledger:
 
         see_through(act, happened=happened, patience=self._claim.lease)
         row.status, row.attempts, row.error_class = Status.EXECUTING, attempts, ""
+        row.worker = self._claim.run.worker
         self._begun.add(row.pk)
 
     def doubt(self, row: ToolCall, why: str) -> None:
         """Commit why nobody knows what came of a call that was begun, for who takes the
-        run next: this claim may end before anybody is asked. Raises Fenced."""
+        run next: this claim may end before anybody is asked. One that broke is over; one
+        that HANGS may be at work. Raises Fenced."""
+        worker = row.worker if why == HANGS else ""
 
         def act() -> None:
             with transaction.atomic():
                 self._lock()
                 begun = self._calls().filter(pk=row.pk, status=Status.EXECUTING)
-                begun.filter(attempts=row.attempts).update(error_class=why)
+                begun.filter(attempts=row.attempts).update(
+                    error_class=why[:60], worker=worker
+                )
 
         # Done twice is done once.
         see_through(act, happened=lambda: False, patience=self._claim.lease)
-        row.error_class = why
+        row.error_class, row.worker = why[:60], worker
 
-    def may_hang(self, row: ToolCall, *, within: timedelta) -> bool:
-        """Whether a call that was begun may have been given up, and be at work yet.
+    def at_work(self, row: ToolCall, *, within: timedelta) -> str:
+        """Why a call that was begun may be at work yet, though nobody waits for it: HANGS,
+        or SILENT; "" where it is not.
 
-        `doubt` says so; but whoever gave it up may have died before that, or not have
-        reached the database. So any call of another claim may that was begun longer ago
-        than it is waited for, which is `within`.
+        `doubt` says whether it was given up. Where another claim did not come to that,
+        its worker may be dead: its supervisor says so (`reaper.end_leases`). Else it may
+        be frozen, or cut off from the database, and the call be on its way. And whoever
+        is dead may have given it up before: so may any that was begun longer ago than a
+        call is waited for, which is `within`.
         """
-        if row.error_class == HANGS or row.pk in self._begun:
-            return row.error_class == HANGS
+        if row.error_class == HANGS:
+            return HANGS
+        if row.pk in self._begun:
+            return ""
+        if row.worker:
+            return SILENT
         now = ClockTimestamp()
         in_time = self._calls().filter(started_at__range=(now - within, now))
-        return not in_time.filter(pk=row.pk).exists()
+        return "" if in_time.filter(pk=row.pk).exists() else HANGS
 
     def let_go(self, row: ToolCall, why: Why) -> None:
         """What lets the call be made: people, or the policy or rule by which nobody is

@@ -21,7 +21,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from agents.approvals import escalate, expire
 from agents.approvals.guards import chase
-from agents.models import Approval, Run
+from agents.models import Approval, Run, ToolCall
 from agents.runs.stop import stop_or_make_ready
 from agents.tools import registry
 from agents.wake import ring, wake
@@ -107,7 +107,7 @@ def end_leases(worker: str) -> int:
         held = Branch.objects.filter(worker=worker).exclude(holder=None)
         done = _each(
             held.values_list("pk", flat=True),
-            lambda pk: _free(Q(pk=pk, worker=worker), wait=True),
+            lambda pk: _free(Q(pk=pk, worker=worker), dead=worker),
         )
         if held.exists():
             raise LeasesLeft(f"Worker {worker} is dead and still holds a branch.")
@@ -143,22 +143,27 @@ def _wake_idle() -> int:
     return _each(idle.values_list("pk", flat=True)[:BATCH], wake)
 
 
-def _free(held: Q, *, wait: bool = False) -> bool:
+def _free(held: Q, *, dead: str = "") -> bool:
     """Vacate the branch and let its run be taken, or be over where that was asked for.
 
-    `wait`: for who has the row just then; else it is left to them, or to the next sweep.
+    `dead`: the worker that certainly is. Who has the row just then is waited for; else it
+    is left to them, or to the next sweep. Calls that it had begun are at work no more.
 
     The fence grows now, not only with the next claim: a holder that was merely slow
     must not append to a branch that counts as vacant.
     """
     with transaction.atomic():
-        rows = Branch.objects.select_for_update(no_key=True, skip_locked=not wait)
+        rows = Branch.objects.select_for_update(no_key=True, skip_locked=not dead)
         branch = rows.filter(held).first()
         if branch is None or branch.holder is None:
             return False
         Branch.objects.filter(pk=branch.pk).update(
             fence=F("fence") + 1, holder=None, worker="", lease_until=None
         )
+        if dead:
+            calls = ToolCall.objects.filter(thread=branch.thread_id, branch=branch.pk)
+            begun = calls.filter(status=ToolCall.Status.EXECUTING, worker=dead)
+            begun.update(worker="")
         logger.warning(
             "a lease ended without its worker",
             extra={"ids": {"run": branch.holder, "worker": branch.worker}},

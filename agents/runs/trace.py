@@ -107,6 +107,7 @@ WITH begun AS (
     SET status = '{ToolCall.Status.EXECUTING}',
         attempts = %(attempts)s,
         error_class = '',
+        worker = %(worker)s,
         started_at = clock_timestamp()
     WHERE id = %(call)s AND workspace_id = %(workspace)s AND thread_id = %(thread)s
       AND status = %(was)s

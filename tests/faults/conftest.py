@@ -82,16 +82,13 @@ class Storm:
     AT_ONCE = 6  # runs that are not over
     ATTEMPTS = 3  # a run that is given up was killed too often: not what is tested
 
-    def __init__(
-        self, nursery: Nursery, server, who, seed: int, *, arrives: str
-    ) -> None:
-        """`arrives`: when what a holder had sent is there (desk: ARRIVES)."""
+    def __init__(self, nursery: Nursery, server, who, seed: int) -> None:
         self.nursery = nursery
         self.server = server
         self.dice = random.Random(seed)
         self.memory = judge.Memory()
         self.people = People(who, self.memory, self.dice, server.ledger)
-        self.supervisor = nursery.start(2, DESK_ARRIVES=arrives)
+        self.supervisor = nursery.start(2, DESK_ARRIVES=SOON)
         self.aims = False
         self.stopped: list[tuple[float, int]] = []  # when it goes on, which process
         server.services.answer = Script()
@@ -202,8 +199,8 @@ def _signal(pid: int, number: signal.Signals) -> bool:
 
 @pytest.fixture
 def storm(nursery, server, alice, bob) -> Callable[..., Storm]:
-    def storm(seed: int, *, arrives: str = SOON) -> Storm:
-        return Storm(nursery, server, [alice, bob], seed, arrives=arrives)
+    def storm(seed: int) -> Storm:
+        return Storm(nursery, server, [alice, bob], seed)
 
     return storm
 

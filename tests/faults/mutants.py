@@ -104,11 +104,17 @@ RECHECK = Mutant(
         ),
     ),
 )
+FROZEN = Mutant(  # whoever is not heard of is believed to be dead
+    "the doubt of a call whose worker may be alive",
+    (Change("agents/runs/ledger.py", "if row.worker:", "if not row.status:"),),
+)
 HANGING = Mutant(  # the mark is believed, which a dead worker did not leave
     "the doubt of a call whose time was over",
     (
         Change(
-            _EFFECTS, "found is None and hangs:", "found is None and row.error_class:"
+            _EFFECTS,
+            "found is None and at_work:",
+            "found is None and row.error_class:",
         ),
     ),
 )

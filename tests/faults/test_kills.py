@@ -29,7 +29,7 @@ def test_nothing_is_lost_doubled_or_stuck_wherever_workers_are_killed(storm, see
 
 
 def test_holders_that_were_only_slow_change_nothing_when_they_go_on(storm):
-    raging = storm(4, arrives="never")
+    raging = storm(4)
     raging.rage(int(25 * FAULTS), raging.stop_for_long, pace=0.15)
     assert raging.findings() == []
 

@@ -25,6 +25,7 @@ from tests.faults.conftest import Nursery
 from tests.faults.mutants import (
     CLAIM,
     FENCE,
+    FROZEN,
     HANGING,
     INTENT,
     LOCKS,
@@ -253,5 +254,40 @@ def test_whoever_gives_a_call_up_and_dies_before_it_says_so_leaves_it_in_doubt(
     assert wait_until(lambda: ended(run))
     wait_until(lambda: len(server.ledger("deliveries")) == 1 + (mutant is not None))
     assert (tmp_path / "after giving up").exists()
+    found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
+    assert bool(found) == (mutant is not None), found
+
+
+@as_it_is_and(FROZEN)
+def test_a_call_whose_worker_stands_still_is_not_made_by_its_successor(
+    mutant, nursery, begin, server, tmp_path, alice
+):
+    """Its tool says that it did not happen. It does as soon as the worker goes on."""
+    memory = judge.Memory()
+    server.will_call("c1", "deliver", text="the tickets")
+    server.will_say("Delivered.")
+    first = nursery.start(
+        1,
+        HOLDPOINT_FAILPOINTS="after intent",
+        HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path),
+        HOLDPOINT_FAILPOINTS_SIGNAL="SIGSTOP",
+    )
+    run = begin()
+    wait_until((tmp_path / "after intent").exists)
+    [frozen] = nursery.children(first)
+    Branch.objects.update(lease_until=ClockTimestamp())
+    nursery.start(1)
+    if mutant is None:
+        (asked,) = wait_until(lambda: pending(run))
+        assert (asked.kind, asked.call.error_class) == ("unknown", "worker_silent")
+        assert server.ledger() == []
+    else:
+        assert wait_until(lambda: ended(run))
+    os.kill(frozen, signal.SIGCONT)
+    times = 1 + (mutant is not None)
+    wait_until(lambda: len(server.ledger("deliveries")) == times)
+    if mutant is None:
+        start.cancel(run, by=alice)
+        assert wait_until(lambda: ended(run))
     found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
     assert bool(found) == (mutant is not None), found

@@ -10,6 +10,7 @@ import subprocess
 import time
 from datetime import datetime, timedelta
 from functools import partial
+from statistics import median_low
 
 import pytest
 
@@ -26,9 +27,8 @@ pytestmark = [
 ]
 
 LEASE = timedelta(seconds=3)
-# After the lease come a turn of the reaper, a ring and a step, which take about a second. How
-# much it may be, `./dev bench runs` says (`lost_to_resume_ms`): here it has to come at all.
-MORE = timedelta(seconds=10)
+# After the lease: a turn of the reaper, a ring and a step, which take about a second.
+MORE = timedelta(seconds=2)
 ROUNDS = 3
 CALLS = 90  # more than there is time for
 
@@ -86,4 +86,5 @@ def test_a_run_whose_machine_is_lost_goes_on_once_its_lease_is_over(
         holder(run, pools)
         assert run.branch.fence > fence
         taken.append(resumed.created_at - killed_at)
-    assert max(taken) <= LEASE + MORE, taken
+    # One of them may meet a machine that is busy with other tests.
+    assert median_low(taken) <= LEASE + MORE, taken
