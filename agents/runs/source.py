@@ -8,7 +8,7 @@ from checkpoints import gate
 from checkpoints.access import Actor
 from checkpoints.errors import NotPermitted, Pruned, Shredded
 from checkpoints.gate import Pass
-from checkpoints.log import hydrate
+from checkpoints.log import hydrate, remembered
 from checkpoints.log.hydrate import Opened
 from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import State
@@ -36,8 +36,13 @@ def open_source(checkpoint: Checkpoint, *, by: Actor) -> Source:
         by, purpose="fork", threads=[checkpoint.thread], steps=str(checkpoint.step)
     )
     try:
+        # Whoever forks has looked at it just before.
         opened = hydrate.open_at(
-            seen, checkpoint.branch, step=checkpoint.step, asked=True
+            seen,
+            checkpoint.branch,
+            step=checkpoint.step,
+            asked=True,
+            memory=remembered.segments,
         )
     except (Pruned, Shredded) as gone:
         raise NotPermitted(str(gone)) from None

@@ -129,13 +129,21 @@ def records(pass_: Pass, branch: Branch, *, first: int, last: int) -> list[StepR
 
 
 def open_at(
-    pass_: Pass, branch: Branch, *, step: int | None = None, asked: bool = False
+    pass_: Pass,
+    branch: Branch,
+    *,
+    step: int | None = None,
+    asked: bool = False,
+    memory: Remembered | None = None,
 ) -> Opened:
     """The branch after this step (its head, when None). Raises as `read` does.
 
     `asked`: the pass has just been given, so whether it holds is not asked once more.
+    `memory`: where segments may be that this process opened a moment ago.
     """
-    found = _contents(pass_, branch, to_step=step, rows_from=None, asked=asked)
+    found = _contents(
+        pass_, branch, to_step=step, rows_from=None, asked=asked, memory=memory
+    )
     ops = chained.from_iterable(map(_OPS, found.texts))
     return Opened(len(found.texts) - 1, fold({}, ops), found)
 

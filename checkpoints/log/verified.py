@@ -101,6 +101,7 @@ class _Walk:
         of = (line.workspace_id, line.thread_id)
         self.delta_place = delta_context(*of, NIL, 0).beside()
         self.segment_place = segment_context(*of, NIL, 0).beside()
+        self.place = Place(*of)
         self.rows = {sealed.row.step: sealed.row for sealed in line.steps}
         self.parts = iter(line.parts)
         self.part = next(self.parts)
@@ -171,10 +172,14 @@ class _Walk:
             if self.mac not in (None, packed.after):
                 raise self._not_as_written(packed.first, packed.last)
             self.mac = packed.after
-        self.texts += (
-            packed.texts(last) if texts is None else texts[: last + 1 - packed.first]
-        )
-        self.packed.append((packed.without_texts(), last))
+        if texts is None:
+            self.texts += packed.texts(last)
+            packed = packed.without_texts()
+        else:
+            self.texts += (
+                texts if last == packed.last else texts[: last + 1 - packed.first]
+            )
+        self.packed.append((packed, last))
         self.id = packed.id_at(last)
 
     def _found(
@@ -184,13 +189,13 @@ class _Walk:
         key = self.keys[sealed.data_key]
         if anew or self.remembered is None:
             return segment.unpack(self._open(sealed, key)), None
-        place = Place(self.line.workspace_id, self.line.thread_id)
-        found = self.remembered.get(sealed, key.secret, place)
+        found = self.remembered.get(sealed, key.secret, self.place)
         if found is None:
             plain = self._open(sealed, key)
             packed = segment.unpack(plain)
             found = Found(packed.without_texts(), packed.texts(packed.last))
-            self.remembered.put(sealed, key.secret, place, weight(sealed, plain), found)
+            size = weight(sealed, plain)
+            self.remembered.put(sealed, key.secret, self.place, size, found)
         return found.packed, found.texts
 
     def _open(self, sealed: SealedSegment, key: envelope.DataKey) -> bytes:

@@ -19,6 +19,7 @@ from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import diff_view
 from agents.pages.thread.effects import call_views
 from agents.pages.thread.memory import panel
+from agents.pages.thread.people import authors
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
@@ -190,17 +191,18 @@ def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
     steps = _steps_of_messages(history.operations(at.step + 1))
     cards = []
     first = max(0, same - KEPT - MOST_FOLDED)
-    for n, message in enumerate(new[first:], first):
-        step = steps.get(message_id(message) or "")
-        near = step if step is not None and step in history.near else None
-        actor = None if near is None else history.record(near).actor_id
-        who = subject.people.get(actor or 0, "")
+    shown = [
+        (n, message, steps.get(message_id(message) or ""))
+        for n, message in enumerate(new[first:], first)
+    ]
+    who = authors(subject, {step for _, _, step in shown if step is not None})
+    for n, message, step in shown:
         cards.append(
             card(
                 message,
                 subject.chips,
                 step=step,
-                who=who,
+                who="" if step is None else who.get(step, ""),
                 new=n >= same,
             )
         )

@@ -16,8 +16,8 @@ from agents.models import ToolCall
 from agents.pages.chips import Chips
 from agents.pages.damage import DAMAGE, open_each
 from agents.pages.principal import MemberRequest
+from agents.pages.thread.people import people
 from agents.pages.thread.place import Place
-from agents.pages.thread.subject import people
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import CheckpointsError

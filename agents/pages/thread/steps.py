@@ -12,7 +12,7 @@ from uuid import UUID
 from agents.pages.text import duration
 from agents.pages.thread.place import Place
 
-WINDOW = 200  # rows on a page; longer branches are shown around the open step
+WINDOW = 120  # rows on a page; longer branches are shown around the open step
 PAUSE = timedelta(minutes=5)  # a shorter rest between two steps is not worth a line
 NOTABLE = {"tool", "interrupt", "decision", "error", "edit", "resume"}
 

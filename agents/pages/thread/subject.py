@@ -8,12 +8,11 @@ looks at another step's gets them all, so ask `near` first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
 from django.db.models import F, Q
 from django.http import Http404
 
@@ -23,6 +22,7 @@ from agents.pages.damage import DAMAGE, open_each
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.names import Names
+from agents.pages.thread.people import people
 from agents.pages.thread.settled import settled
 from agents.pages.thread.steps import WINDOW, Step, has_failed, start_of
 from agents.pages.thread.structure import (
@@ -45,7 +45,7 @@ from checkpoints.ids import short
 from checkpoints.log.hydrate import History, around, read
 from checkpoints.models import Branch, Checkpoint, Thread
 
-LONG = 2 * WINDOW  # steps; of a longer branch only the rows that are shown are read
+LONG = 400  # steps; of a longer branch only the rows that are shown are read
 
 
 @dataclass
@@ -276,17 +276,6 @@ def _open(
             to_step=head,
         )
     subject.steps = subject.history.records
-
-
-def people(steps: Iterable[Step]) -> dict[int, str]:
-    """Names of those who took a step."""
-    ids = {step.actor_id for step in steps if step.actor_id}
-    if not ids:
-        return {}
-    return {
-        user.pk: user.get_full_name() or user.get_username()
-        for user in get_user_model().objects.filter(pk__in=ids)
-    }
 
 
 def marks(subject: Subject) -> list[Mark]:
