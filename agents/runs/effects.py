@@ -21,8 +21,9 @@ from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, UnknownTool
 from agents.models import Approval, ToolCall
 from agents.models.approvals import ApprovalQuerySet
 from agents.policies.judge import NOT_ALLOWED, REJECTED, STOPPED, STOPS, Judge
-from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
+from agents.pure.calls import Call
 from agents.pure.policies import Outcome, Why
+from agents.pure.step import Ask, Refuse, RunIt, ToolOutcome
 from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (

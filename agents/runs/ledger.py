@@ -18,9 +18,10 @@ from django.db import transaction
 
 from agents.errors import ArgumentsDoNotFit
 from agents.models import Run, ToolCall
+from agents.pure.calls import Call
 from agents.pure.digest import arguments_digest
-from agents.pure.engine import Call, Step, ToolOutcome
 from agents.pure.policies import Why
+from agents.pure.step import Step, ToolOutcome
 from agents.runs import trace
 from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through

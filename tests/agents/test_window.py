@@ -24,7 +24,8 @@ from agents.pure.context import (
     whole_again,
     window_of,
 )
-from agents.pure.engine import Continue, Finished, Reply, ReplyMeta, advance
+from agents.pure.engine import advance
+from agents.pure.step import Continue, Finished, Reply, ReplyMeta
 from agents.tools import Agent
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agents.pure.context import Window
-from agents.pure.engine import Continue, Finished, advance
+from agents.pure.engine import advance
+from agents.pure.step import Continue, Finished
 from checkpoints.access import Reason
 from checkpoints.log.append import NewStep, StepMeta
 from checkpoints.models import Branch, Checkpoint

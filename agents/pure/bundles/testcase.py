@@ -29,8 +29,8 @@ from agents.pure.bundles.checks import (
 )
 from agents.pure.bundles.file import kind, unfolded
 from agents.pure.bundles.shape import KINDS, MOST_STEPS, STATUSES
+from agents.pure.calls import parse_arguments
 from agents.pure.context import backwards, calls_of
-from agents.pure.engine import parse_arguments
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import codec
 from checkpoints.pure.codec import State
