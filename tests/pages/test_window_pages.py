@@ -27,7 +27,7 @@ def windowed(make_thread, alice, history):
         branch: Branch = make_thread(owner=alice, state=long(30))
         for _ in range(2):
             state = history(branch).state_at(branch.head_step)
-            outcome = advance(state, model, NoTools(), window=Window())  # type: ignore[arg-type]
+            outcome = advance(state, model, NoTools(), window=Window())
             assert isinstance(outcome, Continue | Finished)
             step = outcome.step
             assert step is not None
