@@ -85,12 +85,9 @@ class Effects:
         self._reuse = Reuse(claim, opener)
         stores = claim.agent.checkpoint == "step"
         self._judge = Judge(claim.run, claim.policies, opener, counts=stores)
-        self._demands: dict[
-            UUID, Demand
-        ] = {}  # of calls that a policy's rule asks about
-        self._stopped: dict[
-            UUID, str
-        ] = {}  # calls that end the run: what a policy says
+        # Of calls that a policy's rule asks about; that end the run: what a policy says.
+        self._demands: dict[UUID, Demand] = {}
+        self._stopped: dict[UUID, str] = {}
         self._effective: dict[UUID, EffectiveArguments] = {}
         self._fitted: dict[UUID, dict[str, Any]] = {}  # of calls that nobody was asked
         self._called: dict[UUID, ToolOutcome] = {}

@@ -71,9 +71,8 @@ class Pool:
         self.longest_pause = longest_pause
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
-        self.dead: dict[
-            str, str
-        ] = {}  # whose leases are to be ended: what each died of
+        # Whose leases are to be ended: what each died of.
+        self.dead: dict[str, str] = {}
         self.end_at: float | None = None  # when to try again
         self.died_young = 0
         self.stopping = False

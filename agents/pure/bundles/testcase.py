@@ -3,10 +3,11 @@
     {"agent": name, "start": state, "asked": [ordinal, ...], "decided": [ordinal, ...],
      "steps": [step, ...], "final": text or null}
 
-`asked` and `decided` are calls of the last reply, at the start. Each step is one that followed on the branch. Those that the engine makes (`MADE`) are
-expected of it again: kind, status, tool, the digests of its calls' arguments. What model
-and tools gave is in the steps' operations; other steps (people's messages and decisions,
-edits, migrations) are done again as they were.
+`asked` and `decided` are calls of the last reply, at the start. Each step is one that
+followed on the branch. Those that the engine makes (`MADE`) are expected of it again:
+kind, status, tool, the digests of its calls' arguments. What model and tools gave is in
+the steps' operations; other steps (people's messages and decisions, edits, migrations)
+are done again as they were.
 """
 
 from __future__ import annotations
