@@ -1,21 +1,21 @@
 """Everything that agents, runs and approvals refuse, and whether trying again helps.
 
     AgentsError
-    ├─ BadDeclaration, UnknownAgent, UnknownTool            the code does not provide it
+    ├─ BadDeclaration, UnknownAgent, UnknownTool  the code does not provide it
     ├─ EmptyMessage, InvalidEdit, InvalidDecision,
-    │  InvalidPolicy, InvalidSticky                         what was given does not fit
+    │  InvalidPolicy, InvalidSticky               what was given does not fit
     ├─ ArgumentsDoNotFit, ToolError ─ SecretUnusable,
-    │  ResultNotKept                                        a call goes back to the model
-    ├─ ModelFailed                                          no usable reply came
+    │  ResultNotKept                              a call goes back to the model
+    ├─ ModelFailed                                no usable reply came
     ├─ MalformedLog, BadFile, AlreadyImported, TooLarge,
-    │  NoTestCase                                           a file is not taken, or not made
-    ├─ InvalidRemark                                        a note, label or reason does not fit
+    │  NoTestCase                                 a file is not taken, or not made
+    ├─ InvalidRemark                              a note, label or reason does not fit
     ├─ LostRace ─ AlreadyDecided, Stale, NotAsShown,
-    │  Outdated, TooLate                                              it is not any more as shown
-    ├─ NotEligible ─ NeedsPage                              not for this person to decide
-    ├─ ApprovalInvalid                                      what was approved may not run
-    ├─ NotAGuard                                            a guard or preview gave no such thing
-    └─ BranchBusy, AlreadyStarted, NotRetryable                             the run is elsewhere by now
+    │  Outdated, TooLate                          it is not any more as shown
+    ├─ NotEligible ─ NeedsPage                    not for this person to decide
+    ├─ ApprovalInvalid                            what was approved may not run
+    ├─ NotAGuard                                  a guard or preview gave no such thing
+    └─ BranchBusy, AlreadyStarted, NotRetryable   the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
 expected, and never holds keys or prompts. What a tool or a model server said may

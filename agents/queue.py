@@ -1,9 +1,10 @@
 """The doorbell: the only module that knows RQ.
 
 A ring is an RQ job that carries a run's id, as a hint, or that of a request whose guard
-is to look again, or it says that there is something to deliver. Losing, doubling, delaying or reordering rings changes when that is done,
-never how. What comes out of Redis is therefore not trusted: a job may name one of three
-functions, with one id, and nothing in it is imported, called back or posted anywhere.
+is to look again, or it says that there is something to deliver. Losing, doubling,
+delaying or reordering rings changes when that is done, never how. What comes out of
+Redis is therefore not trusted: a job may name one of three functions, with one id, and
+nothing in it is imported, called back or posted anywhere.
 """
 
 from __future__ import annotations

@@ -22,10 +22,11 @@ from agents.pure.bundles.testcase import (
     final_of,
     said_calls,
 )
+from agents.pure.calls import Call
 from agents.pure.context import Request
-from agents.pure.engine import (
+from agents.pure.engine import advance
+from agents.pure.step import (
     Ask,
-    Call,
     Continue,
     Finished,
     Interrupted,
@@ -34,7 +35,6 @@ from agents.pure.engine import (
     RunIt,
     Step,
     ToolOutcome,
-    advance,
 )
 from agents.runs.execute import execute
 from agents.tools import Agent, titles

@@ -12,7 +12,7 @@ from agents.models import Approval, Run, ToolCall
 from agents.pure.bundles import file
 from agents.pure.bundles.mask import Masks
 from agents.pure.bundles.testcase import MADE, final_of, said_calls
-from agents.pure.engine import Call
+from agents.pure.calls import Call
 from agents.tools import Agent, registry
 from agents.tools.secrets import capture
 from checkpoints import audit, clock, gate

@@ -17,7 +17,7 @@ from agents.llm.server import Server, line
 from agents.llm.trouble import Trouble
 from agents.pure import completion
 from agents.pure.context import Request
-from agents.pure.engine import Reply, ReplyMeta
+from agents.pure.step import Reply, ReplyMeta
 
 CONNECT_SECONDS = 10.0
 BACKOFF_SECONDS = 0.5  # before the second attempt; doubles, with jitter

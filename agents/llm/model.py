@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agents.llm.attempts import Attempts
 from agents.llm.server import Server, line
 from agents.pure.context import Request
-from agents.pure.engine import Reply
+from agents.pure.step import Reply
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TypeVar
 
-from agents.pure.engine import Step
+from agents.pure.step import Step
 from agents.runs.beside import CallAs
 from agents.runs.claim import Claim
 from agents.runs.progress import Counted, Progress

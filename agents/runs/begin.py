@@ -43,8 +43,9 @@ def begin(
     agent's; so is its priority, unless the caller, or the run that it tries again, has
     another.
 
-    Raises NotPermitted when the workspace has switched the agent off, the thread's content
-    went or a bundle brought the branch, and FutureSchema when newer code than this has written the branch's state.
+    Raises NotPermitted when the workspace has switched the agent off, the thread's
+    content went or a bundle brought the branch, and FutureSchema when newer code than
+    this has written the branch's state.
     """
     if not version.agent.enabled:
         raise NotPermitted(

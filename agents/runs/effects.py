@@ -21,8 +21,9 @@ from agents.errors import ApprovalInvalid, ArgumentsDoNotFit, UnknownTool
 from agents.models import Approval, ToolCall
 from agents.models.approvals import ApprovalQuerySet
 from agents.policies.judge import NOT_ALLOWED, REJECTED, STOPPED, STOPS, Judge
-from agents.pure.engine import Ask, Call, Refuse, RunIt, ToolOutcome
+from agents.pure.calls import Call
 from agents.pure.policies import Outcome, Why
+from agents.pure.step import Ask, Refuse, RunIt, ToolOutcome
 from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (
@@ -40,20 +41,16 @@ from agents.runs.execute import (
 from agents.runs.guarded import Guarded
 from agents.runs.ledger import Ledger
 from agents.runs.patience import Patience
+from agents.runs.reuse import Reuse
 from agents.tools import Tool
 from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
 from checkpoints.gate import Pass
-from checkpoints.models import Branch
 from checkpoints.pure.codec import State, canonical
 
 logger = logging.getLogger(__name__)
 
 CANCELLED = "This call was not run: it was cancelled."
-SIMULATED = (
-    "Simulated: this branch is a what-if, so the call was not made and nothing happened. "
-    "Go on as if it had been done."
-)
 EDITED = "A person changed the arguments before this ran, to "
 IN_FORK = "every call with effects on a fork"
 # An agent that stores one checkpoint at its end has nothing to go on from.
@@ -85,16 +82,12 @@ class Effects:
         self._contents = contents
         self._heart = heart
         self._patience = patience
-        self._policy = claim.branch.calls
-        self._choices: dict[str, str] = claim.branch.call_choices or {}
+        self._reuse = Reuse(claim, opener)
         stores = claim.agent.checkpoint == "step"
         self._judge = Judge(claim.run, claim.policies, opener, counts=stores)
-        self._demands: dict[
-            UUID, Demand
-        ] = {}  # of calls that a policy's rule asks about
-        self._stopped: dict[
-            UUID, str
-        ] = {}  # calls that end the run: what a policy says
+        # Of calls that a policy's rule asks about; that end the run: what a policy says.
+        self._demands: dict[UUID, Demand] = {}
+        self._stopped: dict[UUID, str] = {}
         self._effective: dict[UUID, EffectiveArguments] = {}
         self._fitted: dict[UUID, dict[str, Any]] = {}  # of calls that nobody was asked
         self._called: dict[UUID, ToolOutcome] = {}
@@ -172,20 +165,17 @@ class Effects:
             return kept
         if (found := self._found.pop(row.pk, None)) is not None:
             return found
-        if row.status == Status.PROPOSED and self._in_fork(tool):
-            match self._becomes(row, tool):
-                case ToolCall() as source:
-                    return self._replayed(row, source, tool, title)
-                case Branch.Calls.SIMULATE:
-                    simulated = {"simulated": True}
-                    return ToolOutcome(SIMULATED, title, tool.name, context=simulated)
+        if row.status == Status.PROPOSED and self._reuse.in_fork(tool):
+            instead = self._reuse.instead(row, tool, title, self.state)
+            if instead is not None:
+                return instead
             assert not tool.has_effects  # consider() asks about any other
         effective = self._effective.get(row.pk)
         edited = effective is not None and effective.edited
         if tool.cache and not edited:  # people may have changed what it looks for
-            hit = self._ledger.fresh(row, within=tool.cache)
-            if hit is not None:
-                return self._from_cache(row, hit, tool, title)
+            cached = self._reuse.cached(row, tool, title, within=tool.cache)
+            if cached is not None:
+                return cached
         arguments: dict[str, Any] | None = (
             effective.arguments if effective else self._fitted.get(row.pk)
         )
@@ -219,27 +209,6 @@ class Effects:
         if tool.has_effects:
             self._called[row.pk] = outcome
         return outcome
-
-    def _replayed(
-        self, row: ToolCall, source: ToolCall, tool: Tool, title: str
-    ) -> ToolOutcome:
-        row.recorded_from = source
-        return ToolOutcome(
-            self._opener.open(source, "result"),
-            title,
-            tool.name,
-            ops=self._ledger.remembered(source, self._opener, self.state),
-        )
-
-    def _from_cache(
-        self, row: ToolCall, hit: ToolCall, tool: Tool, title: str
-    ) -> ToolOutcome:
-        made = hit.result_checkpoint
-        assert made is not None  # set with every result
-        row.recorded_from = hit
-        saved = {"step": made.step, "saved_ms": made.latency_ms or 0}
-        content = self._opener.open(hit, "result")
-        return ToolOutcome(content, title, tool.name, context={"cached": saved})
 
     def keep(self, key: UUID) -> None:
         """What came of a call with effects is kept, where its step cannot be stored.
@@ -279,12 +248,9 @@ class Effects:
             return Refuse(str(wrong), title, wrong.code, tool.name)
         if tool.question:
             return Ask(title)
-        if self._in_fork(tool):
-            if self._policy == Branch.Calls.SIMULATE and not self._choices:
-                return RunIt()  # recorded or not, as run() finds
-            becomes = self._becomes(row, tool)
-            if isinstance(becomes, ToolCall) or becomes == Branch.Calls.SIMULATE:
-                return RunIt()
+        if self._reuse.in_fork(tool):
+            if not self._reuse.is_made(row, tool):
+                return RunIt()  # run() has what it gets instead
             if tool.has_effects:
                 asked = self._by_policy(row, tool, fitted.arguments, title)
                 return asked or Ask(title)
@@ -406,27 +372,6 @@ class Effects:
         what came of it, not whether it may be made as the agent proposed it."""
         self._in_doubt.setdefault(row.pk, "")
         return Ask(title)
-
-    def _becomes(self, row: ToolCall, tool: Tool) -> ToolCall | str:
-        """What whoever forked has chosen for the call: the recorded one whose result it
-        gets, or that it is simulated, or made (`Branch.Calls`)."""
-        # What only looks is made again.
-        usual = self._policy if tool.has_effects else Branch.Calls.LIVE
-        if usual == Branch.Calls.LIVE and not self._choices:
-            return usual
-        recorded = self._ledger.recorded(row)
-        if recorded is None:
-            return Branch.Calls.LIVE if usual == Branch.Calls.RECORDED else usual
-        chosen = self._choices.get(str(recorded.pk))
-        if chosen is None and usual != Branch.Calls.LIVE:
-            return recorded
-        return recorded if chosen == Branch.Calls.RECORDED else chosen or usual
-
-    def _in_fork(self, tool: Tool) -> bool:
-        """Whether it may become of the call what was chosen when the branch was forked."""
-        if self._claim.branch.parent_id is None:
-            return False
-        return tool.has_effects or (bool(self._choices) and tool.effect == "read")
 
 
 def _why(outcome: Outcome) -> Why | None:

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 
 from agents.errors import AgentsError, ArgumentsDoNotFit, ResultNotKept, ToolError
-from agents.pure.engine import ToolOutcome
+from agents.pure.step import ToolOutcome
 from agents.runs.aside import GivenUp, TookTooLong, aside
 from agents.tools import Tool, ToolContext
 from agents.tools.context import Recall

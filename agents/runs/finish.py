@@ -15,8 +15,8 @@ from django.db.models.functions import Greatest
 
 from agents.models import Run
 from agents.models.runs import RunQuerySet
-from agents.pure.engine import Failure
 from agents.pure.labels import first_words
+from agents.pure.step import Failure
 from agents.runs.begin import lock, supersede_calls
 from agents.runs.claim import Claim, let_go
 from agents.runs.stop import answer_rest

@@ -15,9 +15,10 @@ from django.contrib.auth.models import User
 from agents.approvals.verify import verify_answer
 from agents.errors import ApprovalInvalid
 from agents.models import Approval, Decision, ToolCall
-from agents.pure.engine import Call, Step, result_op
+from agents.pure.calls import Call, result_op
 from agents.pure.labels import first_words
 from agents.pure.said import Said, flags, text_of
+from agents.pure.step import Step
 from agents.runs.beside import CallAs
 from agents.runs.claim import Claim
 from agents.tools.results import as_text

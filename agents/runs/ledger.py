@@ -1,4 +1,4 @@
-"""The rows of a run's calls: what is intended, what came of it, what a fork may reuse.
+"""The rows of a run's calls: what is intended, and what came of it.
 
 A call's row is written with the reply that proposed the call, goes to `executing` in a
 transaction of its own before anything with effects is touched, and gets its result in
@@ -7,7 +7,7 @@ the transaction of the step that records it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from decimal import Decimal
@@ -18,9 +18,10 @@ from django.db import transaction
 
 from agents.errors import ArgumentsDoNotFit
 from agents.models import Run, ToolCall
+from agents.pure.calls import Call
 from agents.pure.digest import arguments_digest
-from agents.pure.engine import Call, Step, ToolOutcome
 from agents.pure.policies import Why
+from agents.pure.step import Step, ToolOutcome
 from agents.runs import trace
 from agents.runs.claim import Claim, Held
 from agents.runs.doubt import see_through
@@ -29,12 +30,11 @@ from agents.tools import Fitted, Tool, titles
 from agents.tools.secrets import capture
 from checkpoints.access import ThreadScopedQuerySet
 from checkpoints.clock import ClockTimestamp
-from checkpoints.errors import BadOperation, Fenced
+from checkpoints.errors import Fenced
 from checkpoints.gate import Pass, seal_as_holder, seal_bytes
 from checkpoints.keys.hierarchy import thread_keys
-from checkpoints.models import Branch, CheckpointDelta
-from checkpoints.pure.codec import State, clean, text
-from checkpoints.pure.ops import Op, fold
+from checkpoints.models import Branch
+from checkpoints.pure.codec import clean, text
 
 Status = ToolCall.Status
 
@@ -276,75 +276,6 @@ class Ledger:
         row.error_class = step.error_class
         return row
 
-    def recorded(self, row: ToolCall) -> ToolCall | None:
-        """The same call, as the source branch made it after the fork; each counts once."""
-        branch = self._claim.branch
-        used = self._calls().filter(branch=branch).exclude(recorded_from=None)
-        left = (
-            self._calls()
-            .filter(
-                branch=branch.parent_id,
-                arguments_digest=row.arguments_digest,
-                status=Status.SUCCEEDED,
-                result_checkpoint__step__gt=branch.fork_step,
-            )
-            .exclude(pk__in=used.values("recorded_from"))
-            .order_by("result_checkpoint__step")
-        )
-        if not branch.call_choices:
-            return left.first()
-        return self._not_met(row, left, branch.call_choices)
-
-    def _not_met(
-        self, row: ToolCall, left: Iterable[ToolCall], choices: Mapping[str, str]
-    ) -> ToolCall | None:
-        """The first whose turn it is: of those whose result is not used, no row says so,
-        but each stood for one earlier call of the fork that used none."""
-        left = list(left)
-        if not any(_not_used(each, choices) for each in left):
-            return left[0] if left else None
-        same = self._calls().filter(
-            branch=self._claim.branch, arguments_digest=row.arguments_digest
-        )
-        met = same.filter(recorded_from=None).exclude(pk=row.pk).count()
-        for each in left:
-            if not _not_used(each, choices):
-                return each
-            if not met:
-                return each
-            met -= 1
-        return None
-
-    def fresh(self, row: ToolCall, *, within: timedelta) -> ToolCall | None:
-        """The same call as it was last made in this thread, if not longer ago."""
-        return (
-            self._calls()
-            .filter(
-                arguments_digest=row.arguments_digest,
-                status=Status.SUCCEEDED,
-                recorded_from=None,  # made then, not cached itself
-                effective=None,  # with these arguments, not with what people made of them
-                finished_at__gt=ClockTimestamp() - within,
-            )
-            .select_related("result_checkpoint")
-            .order_by("-finished_at")
-            .first()
-        )
-
-    def remembered(
-        self, source: ToolCall, opener: Pass, state: State
-    ) -> tuple[Op, ...]:
-        """What a recorded call changed of working memory, where it fits this state."""
-        delta = CheckpointDelta.objects.for_run(self._claim.principal).get(
-            pk=source.result_checkpoint_id
-        )
-        *ops, _ = opener.open(delta, "record")["ops"]  # the last appends the result
-        try:
-            fold(state, ops)
-        except BadOperation:
-            return ()  # an edit has made something else of it: as the edit has it
-        return tuple(ops)
-
     def _calls(self) -> ThreadScopedQuerySet[ToolCall]:
         return ToolCall.objects.for_run(self._claim.principal)
 
@@ -383,11 +314,6 @@ class Ledger:
         except ArgumentsDoNotFit:
             return call.arguments or {}, ""  # kept as they are: the call is refused
         return fitted.arguments, fitted.reason
-
-
-def _not_used(call: ToolCall, choices: Mapping[str, str]) -> bool:
-    """Whether a fork was told not to use this call's result."""
-    return choices.get(str(call.pk), Branch.Calls.RECORDED) != Branch.Calls.RECORDED
 
 
 def _settled(row: ToolCall, step: Step) -> Status:

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from agents.models import Approval, ToolCall
 from agents.pure.context import backwards, calls_of
-from agents.pure.engine import Failure
+from agents.pure.step import Failure
 from agents.runs.at_exit import AtExit
 from agents.runs.claim import Claim
 from agents.runs.progress import Progress

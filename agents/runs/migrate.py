@@ -15,7 +15,7 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from agents.models import Run
-from agents.pure.engine import Step
+from agents.pure.step import Step
 from agents.tools import Agent
 from checkpoints import gate
 from checkpoints.access import Reason, SystemPrincipal, unscoped

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from agents.pure.engine import Failure
+from agents.pure.step import Failure
 from agents.runs import finish
 from agents.runs.claim import Claim, give_back
 from agents.runs.progress import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from agents.errors import InvalidEdit
-from agents.pure.engine import unanswered
+from agents.pure.calls import unanswered
 from checkpoints.log.hydrate import Opened
 from checkpoints.models import Thread
 from checkpoints.pure.codec import State

@@ -17,8 +17,8 @@ from django.db import InterfaceError, OperationalError
 
 from agents.llm import OpenAIModel
 from agents.pure.context import Request
-from agents.pure.engine import Reply, Step
 from agents.pure.labels import first_words
+from agents.pure.step import Reply, Step
 from agents.runs.aside import aside
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.progress import Progress

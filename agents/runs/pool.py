@@ -61,8 +61,8 @@ class Pool:
         grace: float = GRACE,
         longest_pause: float = LONGEST_PAUSE,
     ) -> None:
-        """`on`: the queue that they listen to. `grace`: seconds until a child that was told to stop is killed.
-        `longest_pause`: until one that died young is replaced."""
+        """`on`: the queue that they listen to. `grace`: seconds until a child that was
+        told to stop is killed. `longest_pause`: until one that died young is replaced."""
         self.size = size
         self.work = work
         self.on = on
@@ -71,9 +71,8 @@ class Pool:
         self.longest_pause = longest_pause
         self.children: dict[int, Child] = {}
         self.due: list[float] = [0.0] * size  # when to start what is missing
-        self.dead: dict[
-            str, str
-        ] = {}  # whose leases are to be ended: what each died of
+        # Whose leases are to be ended: what each died of.
+        self.dead: dict[str, str] = {}
         self.end_at: float | None = None  # when to try again
         self.died_young = 0
         self.stopping = False
@@ -190,7 +189,7 @@ class Pool:
         latest = time.monotonic() + LAST
         self._end_leases()
         while self.dead and time.monotonic() < latest:
-            time.sleep(AGAIN / 5)
+            time.sleep(AGAIN / 5)  # the database may be back; it tells nobody
             self._end_leases()
         if self.dead:
             logger.warning("leases of the dead are left to lapse")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from agents import prices
 from agents.pure.context import Request
-from agents.pure.engine import Model, Reply
 from agents.pure.prices import cost
+from agents.pure.step import Model, Reply
 
 
 class Priced:

@@ -20,8 +20,8 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 
 from agents.models import ToolCall
-from agents.pure import engine
-from agents.pure.engine import Call, Step, unanswered
+from agents.pure.calls import Call, keys_on, unanswered
+from agents.pure.step import Step
 from agents.runs.beside import UNTOLD, CallAs, Told, beside, beside_waiting, told
 from agents.runs.claim import Claim
 from agents.runs.doubt import see_through
@@ -95,7 +95,7 @@ class Progress:
     def begin(self, state: State, *, known: set[UUID], ledger: Ledger) -> None:
         """From the branch as it was opened; `known` are the checkpoints behind it
         that another branch wrote."""
-        self.keys = engine.keys_on(self._claim.branch.pk, known)
+        self.keys = keys_on(self._claim.branch.pk, known)
         self._set(state)
         self._claim.seen.add(self._writer.head, state)
         self._ledger = ledger

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 from agents.pure.context import Request
-from agents.pure.engine import Model, Reply
+from agents.pure.step import Model, Reply
 from checkpoints.blobs import Contents
 
 

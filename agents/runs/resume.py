@@ -23,8 +23,8 @@ from agents.pure.context import (
     messages_of,
     resumed,
 )
-from agents.pure.engine import Step
 from agents.pure.labels import how_long
+from agents.pure.step import Step
 from agents.tools import Agent
 from checkpoints.models import Checkpoint
 from checkpoints.pure.codec import State

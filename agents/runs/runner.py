@@ -16,16 +16,10 @@ from django.db import InterfaceError, OperationalError
 
 from agents.llm import OpenAIModel
 from agents.models import Run
+from agents.pure.calls import Call
 from agents.pure.context import AsSent, window_of
-from agents.pure.engine import (
-    Call,
-    Continue,
-    Failure,
-    Finished,
-    Interrupted,
-    Step,
-    advance,
-)
+from agents.pure.engine import advance
+from agents.pure.step import Continue, Failure, Finished, Interrupted, Step
 from agents.queue import ring
 from agents.runs import finish, incoming, limits, outcomes
 from agents.runs.aside import GivenUp

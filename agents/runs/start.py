@@ -85,9 +85,10 @@ def start_run(
     """A new thread with this message, and a run of the agent on it.
 
     `external_id` is the caller's own name for the run: the second call with it gives the
-    first one's run, whatever its message. `priority`: else the agent's. Raises UnknownAgent, EmptyMessage, InvalidEdit
-    (params), NotPermitted, and AlreadyStarted when the id is another agent's, or is of a
-    run that `by` may not see.
+    first one's run, whatever its message. `priority`: else the agent's.
+
+    Raises UnknownAgent, EmptyMessage, InvalidEdit (params), NotPermitted, and
+    AlreadyStarted when the id is another agent's, or is of a run that `by` may not see.
     """
     _require_operator(by)
     if visibility == Thread.Visibility.GROUP and (

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from agents.models import Run
 from agents.pure.context import calls_of
-from agents.pure.engine import ReplyMeta, Step
+from agents.pure.step import ReplyMeta, Step
 from agents.tools.secrets import capture
 from checkpoints.log.append import NewStep, StepMeta
 from checkpoints.models import Checkpoint

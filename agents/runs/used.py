@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Self
 
 from agents.models import Run
-from agents.pure.engine import Step
+from agents.pure.step import Step
 
 MOST = Decimal("999999.999999")  # US dollars; what the column holds
 

@@ -93,8 +93,9 @@ def tool(
     `guard` finds out whether what people saw is still so: when they are asked, when they
     look, and before the call is made. Who approves is refused where the last look is
     older than `guard_age` (five minutes), and it looks again; `tolerance` says by how
-    much which number may differ. `preview` shows what the call would do, `reversible` for how long that can be
-    undone ("for 24 hours"; False: not at all). agents/tools/guards.py has their forms.
+    much which number may differ. `preview` shows what the call would do, `reversible`
+    for how long that can be undone ("for 24 hours"; False: not at all).
+    agents/tools/guards.py has their forms.
 
     `response`, of a question: a pydantic model, whose fields are the form that is
     answered; the agent reads the answer as JSON. Without it, an answer is text.

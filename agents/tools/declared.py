@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from agents.errors import ArgumentsDoNotFit, BadDeclaration, ResultNotKept
 from agents.pure import policy
-from agents.pure.engine import Call
+from agents.pure.calls import Call
 from agents.tools import guards, titles
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.guards import Found, Guard, Previews, Seen

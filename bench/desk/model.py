@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.llm import OpenAIModel
 from agents.pure.context import Request
-from agents.pure.engine import Reply, ReplyMeta
+from agents.pure.step import Reply, ReplyMeta
 
 SERVER = ReplyMeta(model_requested="canned", model_returned="canned", latency_ms=0)
 

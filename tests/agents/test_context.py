@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.demo.model.validate import check_request
+from agents.pure.calls import unanswered
 from agents.pure.context import (
     CHANNEL,
     FACTUAL,
@@ -22,7 +23,6 @@ from agents.pure.context import (
     resumed,
 )
 from agents.pure.context.transcript import transcript
-from agents.pure.engine import unanswered
 from checkpoints.ids import uuid7
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State, canonical

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.errors import ModelFailed
+from agents.pure.calls import Call, call_key, keys_on, unanswered
 from agents.pure.context import NO_RESULT, compose
-from agents.pure.engine import (
+from agents.pure.engine import advance
+from agents.pure.step import (
     Ask,
-    Call,
     Continue,
     Finished,
     Interrupted,
@@ -24,10 +25,6 @@ from agents.pure.engine import (
     Reply,
     RunIt,
     ToolOutcome,
-    advance,
-    call_key,
-    keys_on,
-    unanswered,
 )
 from checkpoints.ids import uuid7
 from checkpoints.pure import ops

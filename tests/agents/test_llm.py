@@ -17,7 +17,7 @@ from agents.errors import ModelFailed
 from agents.llm import OpenAIModel, Server
 from agents.llm.attempts import Attempts
 from agents.pure.context import compose
-from agents.pure.engine import Reply
+from agents.pure.step import Reply
 
 LONG = 20.0  # seconds that a busy machine may take for what takes a moment, or a second
 FIND = {

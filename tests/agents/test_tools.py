@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agents.errors import ArgumentsDoNotFit, BadDeclaration, UnknownAgent, UnknownTool
-from agents.pure.engine import Call
+from agents.pure.calls import Call
 from agents.tools import (
     Agent,
     IdempotencyKey,

@@ -16,10 +16,11 @@ from agents.demo import stories
 from agents.demo.agents import trip_planner
 from agents.errors import ArgumentsDoNotFit, ToolError
 from agents.llm import OpenAIModel, Server
+from agents.pure.calls import Call
 from agents.pure.context import FACTUAL, Resumed, facts_until
-from agents.pure.engine import (
+from agents.pure.engine import advance
+from agents.pure.step import (
     Ask,
-    Call,
     Continue,
     Failure,
     Finished,
@@ -27,7 +28,6 @@ from agents.pure.engine import (
     RunIt,
     Step,
     ToolOutcome,
-    advance,
 )
 from agents.tools import ToolContext
 from checkpoints.ids import uuid7

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agents.demo.model.validate import check_request
 from agents.errors import BadDeclaration, ModelFailed
+from agents.pure.calls import Call
 from agents.pure.context import (
     CHANNEL,
     FACTUAL,
@@ -24,7 +25,17 @@ from agents.pure.context import (
     whole_again,
     window_of,
 )
-from agents.pure.engine import Continue, Finished, Reply, ReplyMeta, advance
+from agents.pure.engine import advance
+from agents.pure.step import (
+    Ask,
+    Continue,
+    Finished,
+    Refuse,
+    Reply,
+    ReplyMeta,
+    RunIt,
+    ToolOutcome,
+)
 from agents.tools import Agent
 from checkpoints.pure import ops
 from checkpoints.pure.codec import State
@@ -36,10 +47,18 @@ WINDOW = Window()
 
 
 class NoTools:
+    """Of an agent whose model makes no calls."""
+
     schemas: list[dict[str, Any]] = []
 
-    def title(self, name: str, arguments: Any) -> str:
+    def title(self, name: str, arguments: dict[str, Any] | None) -> str:
         return name
+
+    def consider(self, call: Call) -> RunIt | Ask | Refuse:
+        raise NotImplementedError
+
+    def run(self, call: Call) -> ToolOutcome:
+        raise NotImplementedError
 
 
 class Summariser:
@@ -64,7 +83,7 @@ def steps(state: State, model: Any, window: Window | None = WINDOW) -> list[Any]
     """What the engine does until it has answered: its steps, and the state after them."""
     made = []
     for _ in range(20):
-        outcome = advance(state, model, NoTools(), window=window)  # type: ignore[arg-type]
+        outcome = advance(state, model, NoTools(), window=window)
         assert isinstance(outcome, Continue | Finished)
         if outcome.step is not None:
             made.append(outcome.step)
@@ -295,7 +314,7 @@ def test_whatever_the_state_the_window_settles_and_providers_take_what_is_sent(
     for _ in range(10):
         if moved(state, window) is None:
             break
-        outcome = advance(state, model, NoTools(), window=window, waiting=[])  # type: ignore[arg-type]
+        outcome = advance(state, model, NoTools(), window=window, waiting=[])
         if not (isinstance(outcome, Continue) and outcome.step.kind == "summary"):
             break  # it has answered
         state = fold(state, outcome.step.ops)

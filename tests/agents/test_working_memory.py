@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.errors import ArgumentsDoNotFit
+from agents.pure.calls import parse_arguments
 from agents.pure.context import CHANNEL, FACTUAL, compose
-from agents.pure.engine import parse_arguments
 from agents.pure.memory import CHANNELS, memory_of
 from agents.tools import WORKING_MEMORY, Agent, ToolContext, ToolError
 from agents.tools.working import LARGE, MOST

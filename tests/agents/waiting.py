@@ -17,8 +17,8 @@ from agents.approvals.ask import Request, ask
 from agents.approvals.guards import Look
 from agents.errors import AgentsError
 from agents.models import Approval, Run, ToolCall
+from agents.pure.calls import call_key
 from agents.pure.digest import arguments_digest
-from agents.pure.engine import call_key
 from agents.pure.terms import Demand, Terms
 from agents.runs.looks import look
 from agents.tools import (

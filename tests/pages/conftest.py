@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Agent, AgentVersion, Approval, Run, ToolCall
-from agents.pure.engine import call_key
+from agents.pure.calls import call_key
 from checkpoints import gate
 from checkpoints.access import Reason, UserPrincipal
 from checkpoints.ids import uuid7

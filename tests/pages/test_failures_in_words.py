@@ -33,9 +33,10 @@ WAYS_ON = re.compile(
     r"|next run",
     re.IGNORECASE,
 )
+Coded = errors.AgentsError | CheckpointsError
 
 
-def _below(error: type[Exception]) -> Iterator[type[Exception]]:
+def _below(error: type[Coded]) -> Iterator[type[Coded]]:
     yield error
     for each in error.__subclasses__():
         if each.__module__.partition(".")[0] in ("agents", "checkpoints"):
@@ -93,9 +94,10 @@ def raised() -> set[str]:
         if "migrations" not in parts:
             import_module(".".join(parts).removesuffix(".__init__"))
     told = (errors.ToolError, errors.ArgumentsDoNotFit, errors.ResultNotKept)
-    kinds = (CheckpointsError, *told, errors.UnknownTool, CallBroke, CallInDoubt)
-    codes = {getattr(each, "code") for kind in kinds for each in _below(kind)}  # noqa: B009  # every one of these has it
-    return codes - NEVER
+    kinds: tuple[type[Coded], ...] = (
+        *(CheckpointsError, *told, errors.UnknownTool, CallBroke, CallInDoubt),
+    )
+    return {each.code for kind in kinds for each in _below(kind)} - NEVER
 
 
 def test_the_code_was_read_well():

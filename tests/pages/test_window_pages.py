@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agents.pure.context import Window
-from agents.pure.engine import Continue, Finished, advance
+from agents.pure.engine import advance
+from agents.pure.step import Continue, Finished
 from checkpoints.access import Reason
 from checkpoints.log.append import NewStep, StepMeta
 from checkpoints.models import Branch, Checkpoint
@@ -26,7 +27,7 @@ def windowed(make_thread, alice, history):
         branch: Branch = make_thread(owner=alice, state=long(30))
         for _ in range(2):
             state = history(branch).state_at(branch.head_step)
-            outcome = advance(state, model, NoTools(), window=Window())  # type: ignore[arg-type]
+            outcome = advance(state, model, NoTools(), window=Window())
             assert isinstance(outcome, Continue | Finished)
             step = outcome.step
             assert step is not None

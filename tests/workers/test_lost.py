@@ -76,6 +76,7 @@ def test_a_run_whose_machine_is_lost_goes_on_once_its_lease_is_over(
         before = len(kinds(run))
         wait_until(partial(has_more, run, before + 1))
         lost = holder(run, pools)
+        # So that it is lost at another place each time: within a call, or between two.
         time.sleep(random.uniform(0, 0.2))
         killed_at = lose(workers, lost)
         pools.remove(lost)

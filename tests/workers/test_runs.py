@@ -13,7 +13,7 @@ from django.db import connection
 from agents.approvals import decide
 from agents.errors import BranchBusy, InvalidDecision
 from agents.models import Agent, Approval, Run, ToolCall
-from agents.pure.engine import Failure
+from agents.pure.step import Failure
 from agents.runs import finish, runner, start
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits

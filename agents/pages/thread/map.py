@@ -1,9 +1,9 @@
 """The branch map: where each branch, dot and label of a thread's tree is drawn.
 
 x is the step, in percent of the longest branch shown, so the map stretches with the
-scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch that
-is shown, with all that it came from, then those that the reader starred, then those at work, then the newest; names
-are asked for of those that are drawn.
+scrubber above it; y is a lane. At most LANES of MOST branches are drawn: the branch
+that is shown, with all that it came from, then those that the reader starred, then
+those at work, then the newest; names are asked for of those that are drawn.
 """
 
 from __future__ import annotations

@@ -3,10 +3,11 @@
     {"agent": name, "start": state, "asked": [ordinal, ...], "decided": [ordinal, ...],
      "steps": [step, ...], "final": text or null}
 
-`asked` and `decided` are calls of the last reply, at the start. Each step is one that followed on the branch. Those that the engine makes (`MADE`) are
-expected of it again: kind, status, tool, the digests of its calls' arguments. What model
-and tools gave is in the steps' operations; other steps (people's messages and decisions,
-edits, migrations) are done again as they were.
+`asked` and `decided` are calls of the last reply, at the start. Each step is one that
+followed on the branch. Those that the engine makes (`MADE`) are expected of it again:
+kind, status, tool, the digests of its calls' arguments. What model and tools gave is in
+the steps' operations; other steps (people's messages and decisions, edits, migrations)
+are done again as they were.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from agents.pure.bundles.checks import (
 )
 from agents.pure.bundles.file import kind, unfolded
 from agents.pure.bundles.shape import KINDS, MOST_STEPS, STATUSES
+from agents.pure.calls import parse_arguments
 from agents.pure.context import backwards, calls_of
-from agents.pure.engine import parse_arguments
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import codec
 from checkpoints.pure.codec import State

@@ -1,8 +1,9 @@
 """The request for the next reply: everything, or the facts and what came since.
 
 By default everything: the system prompt from `params`, then all messages. Where the run
-was resumed from the facts (`resumed.py`), or has a window (`window.py`): the system prompt and what else is a system
-message, the facts, the last message of a person, and the transcript from there on.
+was resumed from the facts (`resumed.py`), or has a window (`window.py`): the system
+prompt and what else is a system message, the facts, the last message of a person, and
+the transcript from there on.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _sent(key: IdempotencyKey, ctx: ToolContext) -> Any:
     """What the ledger knows of a delivery; None: nothing, and nothing is on its way."""
     until = time.monotonic() + ARRIVES
     while (found := _delivered(key)) is None and time.monotonic() < until:
-        time.sleep(0.05)
+        time.sleep(0.05)  # before the ledger is asked again: it only answers
     return found
 
 
