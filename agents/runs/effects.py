@@ -28,7 +28,6 @@ from agents.pure.terms import Demand
 from agents.runs.claim import Claim
 from agents.runs.execute import (
     IN_DOUBT,
-    SILENT,
     TRIES,
     CallInDoubt,
     Heart,
@@ -53,6 +52,7 @@ logger = logging.getLogger(__name__)
 CANCELLED = "This call was not run: it was cancelled."
 EDITED = "A person changed the arguments before this ran, to "
 IN_FORK = "every call with effects on a fork"
+MAY_HAVE_HAPPENED = "the same call of the source may have happened"
 # An agent that stores one checkpoint at its end has nothing to go on from.
 ASKS_NOBODY = (
     "This call was not made: a policy of the workspace asks a person about it, and this"
@@ -114,8 +114,11 @@ class Effects:
     def consider(self, call: Call) -> RunIt | Ask | Refuse:
         """Raises GivenUp."""
         verdict = self._considered(call)
+        row = self._ledger[call.key]
+        if row.status == Status.EXECUTING:
+            return verdict  # what it did itself would look like a change to its guard
         if isinstance(verdict, Ask) and not verdict.asked:
-            row, tool = self._ledger[call.key], self._tools[call.name]
+            tool = self._tools[call.name]
             found = self._guarded.first(row, tool, tool.fit(call).arguments)
             if found is not None:  # what it costs now may be another rule's
                 by_policy = self._by_policy(row, tool, found.arguments, verdict.title)
@@ -147,6 +150,8 @@ class Effects:
                 return Ask(title)
             case Status.EXECUTING if self._found.get(row.pk) is not None:
                 return RunIt()  # run() has what came of it
+            case Status.APPROVED if row.attempts and self._came(row, tool, title):
+                return RunIt()  # as above
             case Status.APPROVED | Status.EXECUTING if self._was_asked(row):
                 return self._verified(row, tool, call, title)
             case Status.EXECUTING:
@@ -234,6 +239,8 @@ class Effects:
             if demand is None:
                 usual = demand_of(tool)
                 demand = usual if own else replace(usual, rule=IN_FORK)
+            if self._reuse.in_fork(tool) and self._reuse.is_in_doubt(row):
+                demand = replace(demand, rule=f"{demand.rule}; {MAY_HAVE_HAPPENED}")
             look = self._guarded.take(row)
             requests.append(Request(row, tool, arguments, demand, look=look))
         ask(self._claim.run, requests)
@@ -305,12 +312,12 @@ class Effects:
                     key=row.pk,
                     title=title,
                     state=self.state,
-                    tries=row.attempts,
+                    tries=0 if at_work else row.attempts,
                     heart=self._heart,
                 )
             except CallInDoubt as doubt:
-                silent = at_work if at_work == SILENT else ""
-                self._in_doubt.setdefault(row.pk, str(doubt) or silent)
+                known = at_work or row.error_class
+                self._in_doubt.setdefault(row.pk, known or str(doubt))
                 return True
             if found is None and at_work:
                 self._in_doubt[row.pk] = at_work  # it did not happen yet
@@ -318,6 +325,25 @@ class Effects:
             self._found[row.pk] = found
             self._in_doubt.pop(row.pk, None)
         return False
+
+    def _came(self, row: ToolCall, tool: Tool, title: str) -> bool:
+        """Whether a call that people want made again, since it did not happen, has taken
+        place by now: it may have been on its way when they looked."""
+        if not once(tool) or tool.reconcile is None:
+            return False
+        if row.pk not in self._found:
+            try:
+                self._found[row.pk] = reconcile(
+                    tool,
+                    key=row.pk,
+                    title=title,
+                    state=self.state,
+                    tries=0,
+                    heart=self._heart,
+                )
+            except CallInDoubt:
+                return False  # its tool cannot tell; people could
+        return self._found[row.pk] is not None
 
     def _approvals(self, row: ToolCall) -> ApprovalQuerySet:
         return Approval.objects.for_run(self._claim.principal).filter(call=row)

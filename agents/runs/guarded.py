@@ -44,9 +44,8 @@ class Guarded:
 
         What was found, where that makes other arguments of them. Raises GivenUp.
         """
-        begun = row.status in (Status.EXECUTING, Status.UNKNOWN)
         nothing = tool.guard is None and tool.preview is None
-        if begun or nothing or row.pk in self._looks:
+        if nothing or row.pk in self._looks:
             return None
         found = self._looks[row.pk] = look(
             tool, arguments, call=row.pk, enough=lambda: unwanted(self._heart)

@@ -193,9 +193,9 @@ class Ledger:
         is dead may have given it up before: so may any that was begun longer ago than a
         call is waited for, which is `within`.
         """
-        if row.error_class == HANGS:
-            return HANGS
-        if row.pk in self._begun:
+        if row.error_class in (HANGS, SILENT):
+            return row.error_class
+        if row.error_class or row.pk in self._begun:  # it broke
             return ""
         if row.worker:
             return SILENT

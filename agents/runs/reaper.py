@@ -111,6 +111,9 @@ def end_leases(worker: str) -> int:
         )
         if held.exists():
             raise LeasesLeft(f"Worker {worker} is dead and still holds a branch.")
+        # Its lease may have lapsed before, so that it held nothing any more.
+        left = Run.objects.filter(status__in=[Run.Status.READY, Run.Status.RUNNING])
+        _at_work_no_more(worker, run__in=left)
     return done
 
 
@@ -161,15 +164,19 @@ def _free(held: Q, *, dead: str = "") -> bool:
             fence=F("fence") + 1, holder=None, worker="", lease_until=None
         )
         if dead:
-            calls = ToolCall.objects.filter(thread=branch.thread_id, branch=branch.pk)
-            begun = calls.filter(status=ToolCall.Status.EXECUTING, worker=dead)
-            begun.update(worker="")
+            _at_work_no_more(dead, branch=branch.pk)
         logger.warning(
             "a lease ended without its worker",
             extra={"ids": {"run": branch.holder, "worker": branch.worker}},
         )
         stop_or_make_ready(branch.holder, fence=branch.fence + 1)
     return True
+
+
+def _at_work_no_more(worker: str, **those: object) -> None:
+    """Calls that a worker had begun which is dead."""
+    begun = ToolCall.objects.filter(status=ToolCall.Status.EXECUTING, worker=worker)
+    begun.filter(**those).update(worker="")
 
 
 def _ring_again() -> int:

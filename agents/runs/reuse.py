@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+from django.db.models import Q
+
 from agents.models import ToolCall
 from agents.pure.step import ToolOutcome
 from agents.runs.claim import Claim
@@ -101,18 +103,28 @@ class Reuse:
         """The same call, as the source branch made it after the fork; each counts once."""
         branch = self._branch
         used = self._calls().filter(branch=branch).exclude(recorded_from=None)
+        # Answered, of a call that was begun: people found that it happened.
+        happened = Q(status=Status.RESPONDED, attempts__gt=0)
         left = (
-            self._calls()
+            self._same_of_source(row)
             .filter(
-                branch=branch.parent_id,
-                arguments_digest=row.arguments_digest,
-                status=Status.SUCCEEDED,
+                Q(status=Status.SUCCEEDED) | happened,
                 result_checkpoint__step__gt=branch.fork_step,
             )
             .exclude(pk__in=used.values("recorded_from"))
             .order_by("result_checkpoint__step")
         )
         return self._not_met(row, left) if self._choices else left.first()
+
+    def is_in_doubt(self, row: ToolCall) -> bool:
+        """Whether the source made the same call, and nobody knows what came of it."""
+        begun = self._same_of_source(row).filter(attempts__gt=0)
+        return begun.filter(status__in=[Status.EXECUTING, Status.UNKNOWN]).exists()
+
+    def _same_of_source(self, row: ToolCall) -> ThreadScopedQuerySet[ToolCall]:
+        return self._calls().filter(
+            branch=self._branch.parent_id, arguments_digest=row.arguments_digest
+        )
 
     def _not_met(self, row: ToolCall, left: Iterable[ToolCall]) -> ToolCall | None:
         """The first whose turn it is: of those whose result is not used, no row says so,

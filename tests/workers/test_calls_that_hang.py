@@ -117,7 +117,7 @@ def test_what_must_not_happen_twice_and_hangs_is_for_a_person(
     assert (call.status, call.error_class) == ("unknown", "tool_timeout")
     assert len(server.ledger("emails")) == happened
     shown = page(bob, f"/inbox/{asked.pk}/")
-    assert "was given up when its time was over: it may still take effect" in shown
+    assert "gave no result before its time was over: it may still take effect" in shown
     wait_until(lambda: server.ledger("emails"))  # late
     assert len(server.ledger("emails")) == 1
 
