@@ -22,7 +22,7 @@ from django.contrib.auth.models import User
 
 from agents.approvals import decide
 from agents.models import Approval, Run
-from agents.runs import runner, start
+from agents.runs import runner, start, stop
 from bench import _dbos, _floor, _text, _waiting
 from bench._run_figures import show
 from bench._server import as_worker, owner, say
@@ -200,7 +200,7 @@ def _kills(
                     taken.append(time.perf_counter() - began)
                 until(lambda: len(children(supervisor.pid)) == 2)
                 time.sleep(0.5)  # so that there are two again
-            start.cancel(run, by=by)
+            stop.cancel(run, by=by)
     return _percentiles(taken, 50, 99)
 
 
@@ -227,7 +227,7 @@ def _losses(
             until(partial(_is_past, admin, run, step))
             following = Checkpoint.objects.get(branch=run.branch_id, step=step + 1)
             taken.append(following.created_at.timestamp() - began)
-            start.cancel(run, by=by)
+            stop.cancel(run, by=by)
             pools.remove(lost)
             pools.append(stack.enter_context(another()))
     return _percentiles(taken, 50, 99)

@@ -26,7 +26,7 @@ from agents.api.shapes import (
     StartIn,
 )
 from agents.models import Run
-from agents.runs import control, report, start
+from agents.runs import control, report, start, stop
 from agents.runs.edits import ForkEdits
 from agents.tools import registry
 from checkpoints.models import Branch, Thread
@@ -119,7 +119,7 @@ def run_status(request: ProgramRequest, run_id: RunId) -> Any:
 def cancel(request: ProgramRequest, run_id: RunId) -> Any:
     """At once while it waits, after its step while it runs; false: it was over already."""
     run = _run(request, run_id)
-    done = start.cancel(run, by=request.auth)
+    done = stop.cancel(run, by=request.auth)
     return {"cancelled": done, "run": report.brief(run, by=request.auth)}
 
 

@@ -27,6 +27,7 @@ from agents.pages.run_list.health import Health, health
 from agents.pages.thread.trouble import means
 from agents.pure.queues import PRIORITIES
 from agents.runs import start as service
+from agents.runs import stop
 from agents.tools import registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -174,7 +175,7 @@ def _resume(chosen: str) -> str:
 @member
 def cancel(request: MemberRequest, pk: UUID) -> HttpResponse:
     run = get_object_or_404(Run.objects.for_user(request.principal), pk=pk)
-    done = service.cancel(run, by=request.principal)
+    done = stop.cancel(run, by=request.principal)
     run.refresh_from_db()
     said = "Cancelled." if done else "It was over already; nothing was cancelled."
     return moved_on(

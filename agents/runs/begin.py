@@ -16,7 +16,7 @@ from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import FutureSchema, NotPermitted, Pruned, Shredded
 from checkpoints.grants import grant_for
 from checkpoints.log import content
-from checkpoints.models import Branch, Checkpoint, Grant, ThreadInput, Workspace
+from checkpoints.models import Branch, Checkpoint, Grant, Thread, ThreadInput, Workspace
 
 AS_IT_CAME = (
     "A bundle brought this branch, and it stays as it came: no run goes on here. Fork it:"
@@ -214,3 +214,17 @@ def live_run(branch: Branch) -> Run | None:
         .select_related("grant", "agent_version__agent")
         .first()
     )
+
+
+def require_operator(by: Actor) -> None:
+    """Raises NotPermitted."""
+    if not by.may_operate:
+        raise NotPermitted(
+            "Viewers and auditors do not start or change runs; an operator can."
+        )
+
+
+def require_thread(by: Actor, thread_id: UUID) -> None:
+    """Raises NotPermitted where `by` does not see the thread."""
+    if not Thread.objects.for_user(by).filter(pk=thread_id).exists():
+        raise NotPermitted("This thread is not shared with you.")

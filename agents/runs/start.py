@@ -1,4 +1,4 @@
-"""Where runs come from, and how people stop them.
+"""Where runs come from.
 
 Each service makes what it makes in one transaction, after which the doorbell rings.
 A repeated `request_key` (a form that was sent twice) gives what the first call gave.
@@ -31,6 +31,8 @@ from agents.runs.begin import (
     begin,
     live_run,
     lock,
+    require_operator,
+    require_thread,
     version_for,
 )
 from agents.runs.edits import ForkEdits, edit_ops, problems
@@ -38,7 +40,7 @@ from agents.runs.fork_calls import checked
 from agents.runs.own_calls import require_own_calls
 from agents.runs.said_later import said_later
 from agents.runs.source import Source, open_source
-from agents.runs.stop import stop
+from agents.runs.stop import make_way
 from agents.tools import registry
 from agents.tools.secrets import capture, captured
 from agents.tools.versions import agent_version
@@ -90,7 +92,7 @@ def start_run(
     Raises UnknownAgent, EmptyMessage, InvalidEdit (params), NotPermitted, and
     AlreadyStarted when the id is another agent's, or is of a run that `by` may not see.
     """
-    _require_operator(by)
+    require_operator(by)
     if visibility == Thread.Visibility.GROUP and (
         group is None or group.pk not in by.groups
     ):
@@ -174,8 +176,8 @@ def send_message(
     is being cancelled, is one of an agent that takes no messages while it works, or goes
     on by itself and so from what it works on, not from `resume`.
     """
-    _require_operator(by)
-    _require_thread(by, branch.thread_id)
+    require_operator(by)
+    require_thread(by, branch.thread_id)
     kept = _said(message)
     waiting = _input(branch, kept, by, request_key)
     try:
@@ -185,7 +187,7 @@ def send_message(
             waiting.save(force_insert=True)
             audit.record(by, "message", obj=waiting, branch=branch.pk)
             live = live_run(locked)
-            if live is not None and not _makes_way(live, by):
+            if live is not None and not make_way(live, by):
                 if resume:
                     raise BranchBusy(CHOSEN_LATE)
                 if live.needs_owner:
@@ -239,7 +241,7 @@ def fork_run(
     Raises InvalidEdit (also where it would wait for calls that were made elsewhere),
     UnknownAgent (`agent` as in `send_message`) and NotPermitted.
     """
-    _require_operator(by)
+    require_operator(by)
     of_run = {"resume": resume, "max_cost": max_cost, "reapply": reapply}
     if not run and (asked := [name for name, value in of_run.items() if value]):
         raise InvalidEdit({name: NO_RUN.get(name, NOT_WITHOUT) for name in asked})
@@ -320,8 +322,8 @@ def retry(
     Pressed twice, it gives the same one. Raises NotRetryable, BranchBusy, UnknownAgent
     (its code is gone) and NotPermitted.
     """
-    _require_operator(by)
-    _require_thread(by, run.thread_id)
+    require_operator(by)
+    require_thread(by, run.thread_id)
     with transaction.atomic():
         branch = lock(run.branch_id)
         of_run = Run.objects.for_user(by).select_related("grant")
@@ -348,60 +350,6 @@ def retry(
         )
         audit.record(by, "retry", obj=again, run=run.pk)
     return again
-
-
-def cancel(run: Run, *, by: Actor) -> bool:
-    """Stop the run: at once while it waits, after its step while it runs.
-
-    False when it was over already. Raises NotPermitted.
-    """
-    _require_operator(by)
-    _require_thread(by, run.thread_id)
-    with unscoped(Reason.WORKER), transaction.atomic():
-        lock(run.branch_id)  # so that a message comes before this, or starts a run
-        held = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
-        if not held.is_live:
-            return False
-        audit.record(by, "cancel", obj=held)
-        if held.status == Run.Status.RUNNING:
-            Run.objects.filter(pk=held.pk).update(
-                cancel_requested=True, interrupted=False
-            )
-            return True
-        stop(held, "cancelled")
-    return True
-
-
-def _makes_way(live: Run, by: Actor) -> bool:
-    """Whether a message stops the run at once, so that another answers it.
-
-    In the transaction that locked the branch. Raises BranchBusy where it is refused.
-    """
-    if live.cancel_requested:
-        if live.interrupted:
-            return False  # all that comes until it stops is for the next run
-        raise BranchBusy(
-            "The run here is being cancelled. Send this again in a moment."
-        )
-    agent = live.agent_version.agent.name
-    busy = registry.agent(agent).busy if agent in registry else "enqueue"
-    if live.needs_owner or busy == "enqueue":
-        return False
-    if busy == "reject":
-        raise BranchBusy(
-            f"The agent {agent} takes no messages while it works, and its run here is "
-            f"{live.status}. Wait until it is over, cancel it, or fork the thread."
-        )
-    with unscoped(Reason.WORKER):
-        held = Run.objects.select_for_update(no_key=True).get(pk=live.pk)
-        audit.record(by, "interrupt", obj=held)
-        if held.status == Run.Status.RUNNING:
-            Run.objects.filter(pk=held.pk).update(
-                cancel_requested=True, interrupted=True
-            )
-            return False
-        stop(held, "interrupted")
-    return True
 
 
 def _by_key(by: Actor, request_key: UUID | None) -> Run | None:
@@ -438,18 +386,6 @@ def _try_now(run: Run, *, fence: int) -> None:
             wake_at=None, rings=1, rung_at=ClockTimestamp()
         )
     ring(run.pk, fence=fence, n=1, on=run.queue)
-
-
-def _require_operator(by: Actor) -> None:
-    if not by.may_operate:
-        raise NotPermitted(
-            "Viewers and auditors do not start or change runs; an operator can."
-        )
-
-
-def _require_thread(by: Actor, thread_id: UUID) -> None:
-    if not Thread.objects.for_user(by).filter(pk=thread_id).exists():
-        raise NotPermitted("This thread is not shared with you.")
 
 
 def _said(message: str) -> Said:

@@ -1,17 +1,29 @@
-"""How a run ends that no worker holds: somebody asked for it, at any time before.
+"""How people stop a run, and how one ends that no worker holds.
 
-What a run that ends leaves to the next is here, too: messages that nobody answered.
+Who stops a run that is at work asks for it, and it ends after its step. What a run that
+ends leaves to the next is here, too: messages that nobody answered.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from django.db import transaction
+
+from agents.errors import BranchBusy
 from agents.models import Approval, Run
-from agents.runs.begin import abandon_calls, follow_on, supersede_calls
+from agents.runs.begin import (
+    abandon_calls,
+    follow_on,
+    lock,
+    require_operator,
+    require_thread,
+    supersede_calls,
+)
 from agents.tools import registry
 from agents.wake import make_ready
-from checkpoints.access import Reason, unscoped
+from checkpoints import audit
+from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch, Checkpoint, ThreadInput
 
@@ -29,6 +41,61 @@ def stop(run: Run, error_class: str) -> None:
             status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
         )
     supersede_calls(run.pk)
+
+
+def cancel(run: Run, *, by: Actor) -> bool:
+    """Stop the run: at once while it waits, after its step while it runs.
+
+    False when it was over already. Raises NotPermitted.
+    """
+    require_operator(by)
+    require_thread(by, run.thread_id)
+    with unscoped(Reason.WORKER), transaction.atomic():
+        lock(run.branch_id)  # so that a message comes before this, or starts a run
+        held = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
+        if not held.is_live:
+            return False
+        audit.record(by, "cancel", obj=held)
+        if held.status == Run.Status.RUNNING:
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=False
+            )
+            return True
+        stop(held, "cancelled")
+    return True
+
+
+def make_way(live: Run, by: Actor) -> bool:
+    """Stop the run for a message, where its agent says so (`busy`).
+
+    True: it is over, and another run answers. False: it is at work, or waits, yet. In
+    the transaction that locked the branch. Raises BranchBusy where it is refused.
+    """
+    if live.cancel_requested:
+        if live.interrupted:
+            return False  # all that comes until it stops is for the next run
+        raise BranchBusy(
+            "The run here is being cancelled. Send this again in a moment."
+        )
+    agent = live.agent_version.agent.name
+    busy = registry.agent(agent).busy if agent in registry else "enqueue"
+    if live.needs_owner or busy == "enqueue":
+        return False
+    if busy == "reject":
+        raise BranchBusy(
+            f"The agent {agent} takes no messages while it works, and its run here is "
+            f"{live.status}. Wait until it is over, cancel it, or fork the thread."
+        )
+    with unscoped(Reason.WORKER):
+        held = Run.objects.select_for_update(no_key=True).get(pk=live.pk)
+        audit.record(by, "interrupt", obj=held)
+        if held.status == Run.Status.RUNNING:
+            Run.objects.filter(pk=held.pk).update(
+                cancel_requested=True, interrupted=True
+            )
+            return False
+        stop(held, "interrupted")
+    return True
 
 
 def stop_or_make_ready(run_id: UUID, *, fence: int) -> None:

@@ -11,7 +11,7 @@ from agents.delivery import channels
 from agents.models import Approval, Delivery, Run, ToolCall
 from agents.policies import sticky, stored
 from agents.pure.terms import Step, Terms
-from agents.runs import looks, start
+from agents.runs import looks, stop
 from checkpoints import clock, tokens
 from checkpoints.access import UserPrincipal
 from checkpoints.models import RetentionPolicy
@@ -124,7 +124,7 @@ def _over(
     decide.respond(one, seen=one.as_shown(), by=ada, response="Window.")
     _was_due(made["expired"])
     assert expire.expire(made["expired"].pk)
-    start.cancel(made["cancelled"].run, by=ada)
+    stop.cancel(made["cancelled"].run, by=ada)
     _ends(made["failed"], Run.Status.FAILED, error_class="model_unreachable")
     ToolCall.objects.filter(pk=made["failed"].call_id).update(status="failed")
     return made

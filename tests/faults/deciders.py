@@ -23,7 +23,7 @@ def main(file: Path) -> None:
 
     from agents.approvals import decide
     from agents.models import Approval, Run
-    from agents.runs import start
+    from agents.runs import start, stop
     from agents.runs.edits import ForkEdits
     from checkpoints.access import Reason, Role, UserPrincipal, unscoped
     from checkpoints.models import Checkpoint
@@ -49,7 +49,7 @@ def main(file: Path) -> None:
             else:
                 run = Run.objects.get(pk=pk)
                 barrier.wait()
-                start.cancel(run, by=by)
+                stop.cancel(run, by=by)
 
     def told(*order: Any) -> None:
         try:

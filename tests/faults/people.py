@@ -22,7 +22,7 @@ from agents.approvals import decide
 from agents.approvals.rejections import ERROR_CLASS
 from agents.errors import BranchBusy, LostRace
 from agents.models import Approval, Decision, Run
-from agents.runs import control, start
+from agents.runs import control, start, stop
 from agents.runs.edits import ForkEdits
 from checkpoints import clock
 from checkpoints.access import Reason, UserPrincipal, unscoped
@@ -135,7 +135,7 @@ class People:
     def stop(self) -> None:
         run = self._any(Run.objects.filter(status__in=Run.LIVE))
         if run is not None:
-            start.cancel(run, by=self._one())
+            stop.cancel(run, by=self._one())
 
     def go_on(self) -> None:
         """Runs that wait for somebody to look at them, as people said no three times in

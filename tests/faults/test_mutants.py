@@ -15,7 +15,7 @@ import pytest
 from agents import queue
 from agents.approvals import decide
 from agents.models import Run
-from agents.runs import start
+from agents.runs import stop
 from checkpoints import clock
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch, Membership
@@ -196,7 +196,7 @@ def test_what_a_worker_had_begun_when_it_died_is_not_begun_again(
     if mutant is None:
         (asked,) = wait_until(lambda: pending(run))
         assert asked.kind == "unknown"
-        start.cancel(run, by=alice)
+        stop.cancel(run, by=alice)
     assert wait_until(lambda: ended(run))
     assert (tmp_path / "after effect").exists()
     assert len(server.ledger("emails")) == 1 + (mutant is not None)
@@ -250,7 +250,7 @@ def test_whoever_gives_a_call_up_and_dies_before_it_says_so_leaves_it_in_doubt(
     if mutant is None:
         (asked,) = wait_until(lambda: pending(run))
         assert (asked.kind, server.ledger()) == ("unknown", [])
-        start.cancel(run, by=alice)
+        stop.cancel(run, by=alice)
     assert wait_until(lambda: ended(run))
     wait_until(lambda: len(server.ledger("deliveries")) == 1 + (mutant is not None))
     assert (tmp_path / "after giving up").exists()
@@ -287,7 +287,7 @@ def test_a_call_whose_worker_stands_still_is_not_made_by_its_successor(
     times = 1 + (mutant is not None)
     wait_until(lambda: len(server.ledger("deliveries")) == times)
     if mutant is None:
-        start.cancel(run, by=alice)
+        stop.cancel(run, by=alice)
         assert wait_until(lambda: ended(run))
     found = judge.findings(ledger=server.ledger(), log=nursery.log, memory=memory)
     assert bool(found) == (mutant is not None), found

@@ -13,7 +13,7 @@ from django.db import connection
 
 from agents.approvals.decide import approve
 from agents.models import Approval, Decision, Run
-from agents.runs import start
+from agents.runs import stop
 from checkpoints.access import Reason
 from checkpoints.keys import hierarchy
 from checkpoints.models import AuditEvent
@@ -261,7 +261,7 @@ def test_where_the_run_cannot_be_stopped_nothing_is_rejected(signed_in, alice, b
 
 def test_a_cancelled_request_says_that_it_was_not_done(signed_in, alice, booking):
     client = signed_in(alice)
-    start.cancel(booking.run, by=alice)
+    stop.cancel(booking.run, by=alice)
     assert fresh(booking).status == "cancelled"
     assert "It was not done, and need not be decided any more." in outcome(
         client, booking

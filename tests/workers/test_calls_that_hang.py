@@ -17,7 +17,7 @@ from django.test import Client
 from agents.approvals import decide
 from agents.errors import BadDeclaration
 from agents.models import Approval, Run, ToolCall, Worker
-from agents.runs import runner, start
+from agents.runs import runner, start, stop
 from agents.runs.aside import left_behind
 from agents.tools import tool
 from checkpoints.access import Reason, unscoped
@@ -320,7 +320,7 @@ def test_a_read_that_hangs_is_cancelled_within_a_second_and_its_worker_recycled(
     run = begin()
     wait_until(server.ledger)  # into the call
     asked = time.monotonic()
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     wait_until(lambda: ended(run))
     took = time.monotonic() - asked
     assert run.status == "cancelled"

@@ -7,7 +7,7 @@ import pytest
 from agents.approvals import decide
 from agents.errors import InvalidEdit
 from agents.models import Run, ToolCall
-from agents.runs import start
+from agents.runs import start, stop
 from agents.runs.edits import ForkEdits
 from checkpoints.access import Role
 from checkpoints.errors import NotPermitted
@@ -143,7 +143,7 @@ def test_a_viewer_changes_nothing(booked, fork, viewer):
     with pytest.raises(NotPermitted):
         start.send_message(booked.branch, message="Hello", by=viewer)
     with pytest.raises(NotPermitted):
-        start.cancel(booked, by=viewer)
+        stop.cancel(booked, by=viewer)
 
 
 def test_a_simulated_fork_makes_no_call_and_says_so(

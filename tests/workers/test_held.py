@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from agents.approvals import decide
 from agents.models import Run, ToolCall
-from agents.runs import control, reaper, runner, start
+from agents.runs import control, reaper, runner, stop
 from agents.runs.claim import claim, give_back
 from checkpoints.access import Role
 from checkpoints.errors import NotPermitted
@@ -47,7 +47,7 @@ def test_a_paused_run_is_not_taken_and_goes_on_when_it_is_resumed(
 def test_a_paused_run_that_is_cancelled_is_over_and_not_resumed(begin, alice):
     run = begin()
     control.pause(run, by=alice)
-    start.cancel(run, by=alice)
+    stop.cancel(run, by=alice)
     assert not control.resume(run, by=alice)
     assert status_of(run) == "cancelled"
     assert not AuditEvent.objects.filter(action="resume").exists()
@@ -96,7 +96,7 @@ def test_a_call_with_effects_does_not_begin_once_the_run_is_paused(
 def test_a_paused_run_can_be_cancelled(begin, alice):
     run = begin()
     control.pause(run, by=alice)
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     assert status_of(run) == "cancelled"
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_is_held_and_then_cancelled_is_over_once_its_worker_is_gone(
     taken = claim(run.pk, "w")
     assert taken is not None
     control.pause(run, by=alice)
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     assert status_of(run) == "running"  # it was asked to stop
     if end == "lets go":  # it had looked a moment before
         give_back(taken, blameless=True)

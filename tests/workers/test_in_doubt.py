@@ -12,7 +12,7 @@ from django.test import Client
 from agents.approvals import decide
 from agents.errors import BadDeclaration, InvalidDecision, NotEligible
 from agents.models import Approval, Run, ToolCall
-from agents.runs import start
+from agents.runs import start, stop
 from agents.tools import IdempotencyKey, never, tool
 from checkpoints.models import Membership
 from tests.conftest import as_owner
@@ -84,7 +84,7 @@ def test_cancelled_while_nobody_knows_its_page_says_that_nobody_knows(
     in_doubt, server, bob, alice
 ):
     (asked,) = pending(in_doubt)
-    start.cancel(in_doubt, by=alice)
+    stop.cancel(in_doubt, by=alice)
     asked.refresh_from_db()
     assert (asked.status, call_of(in_doubt).status) == ("cancelled", "unknown")
     page = " ".join(enter(bob).get(f"/inbox/{asked.pk}/").content.decode().split())
@@ -225,7 +225,7 @@ def test_an_answer_moved_to_a_call_in_doubt_does_not_hold(
 def test_a_cancelled_run_leaves_its_call_in_doubt_and_the_next_one_is_told(
     in_doubt, work, server, alice
 ):
-    assert start.cancel(in_doubt, by=alice)
+    assert stop.cancel(in_doubt, by=alice)
     assert call_of(in_doubt).status == "unknown"
     server.will_say("I do not know whether they went out.")
     start.send_message(in_doubt.branch, message="Well?", by=alice)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agents.models import Run, ToolCall
-from agents.runs import runner, start
+from agents.runs import runner, start, stop
 from agents.runs.edits import ForkEdits
 from checkpoints import stores
 from checkpoints.log.append import commit, writer
@@ -281,7 +281,7 @@ def test_a_paused_run_can_be_cancelled(begin, server, alice):
     run = begin()
     with full_disk():
         runner.work(run.pk)
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     assert ended(run)
     assert run.status == "cancelled"
 

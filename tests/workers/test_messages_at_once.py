@@ -15,7 +15,7 @@ from agents.errors import AlreadyDecided, BadDeclaration, BranchBusy
 from agents.models import Approval, Run, ToolCall
 from agents.pages.thread.rights import composer
 from agents.pages.thread.subject import load, queued
-from agents.runs import finish, reaper, runner, start
+from agents.runs import finish, reaper, runner, start, stop
 from agents.runs.claim import claim
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.progress import Progress
@@ -192,7 +192,7 @@ def test_who_cancels_an_interrupted_run_stops_what_would_follow(
     held = claim(run.pk, "w")
     assert held is not None
     start.send_message(run.branch, message="Wait.", by=bob)
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     finish.cancel(held, writer(held.branch))
     assert Run.objects.count() == 1
     run.refresh_from_db()

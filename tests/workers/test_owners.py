@@ -8,7 +8,7 @@ from django.test import Client
 
 from agents.approvals import decide
 from agents.models import Run
-from agents.runs import reaper, start
+from agents.runs import reaper, start, stop
 from checkpoints import gate
 from checkpoints.access import Reason, Role
 from checkpoints.errors import NotPermitted
@@ -218,7 +218,7 @@ def test_a_run_that_needs_an_owner_can_be_cancelled(begin, work, alice, bob, adm
     run = begin()
     leave("switched off", alice, admin)
     work()
-    assert start.cancel(run, by=bob)
+    assert stop.cancel(run, by=bob)
     assert fresh(run).status == "cancelled"
     assert not fresh(run).needs_owner
 

@@ -14,7 +14,7 @@ from django.db import transaction
 
 from agents.approvals import decide
 from agents.models import Run, Worker
-from agents.runs import start
+from agents.runs import stop
 from checkpoints import clock
 from checkpoints.models import Branch, Checkpoint
 from tests.workers.conftest import (
@@ -336,7 +336,7 @@ def test_a_running_run_is_cancelled_after_its_step(workers, begin, server, alice
     workers.start()
     run = begin()
     wait_until(lambda: "tool" in kinds(run))
-    assert start.cancel(run, by=alice)
+    assert stop.cancel(run, by=alice)
     wait_until(lambda: ended(run))
     assert run.status == "cancelled"
     assert kinds(run)[-1] == "error"

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from agents.approvals import decide
 from agents.models import Run
-from agents.runs import finish, start
+from agents.runs import finish, start, stop
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
 from checkpoints import gate, tokens
@@ -95,7 +95,7 @@ def test_a_program_neither_sees_nor_touches_what_is_not_everyones(
     assert not Thread.objects.for_user(program).exists()
     for act in (
         lambda: start.send_message(private.branch, message="?", by=program),
-        lambda: start.cancel(private, by=program),
+        lambda: stop.cancel(private, by=program),
         lambda: start.retry(private, by=program),
         lambda: gate.admit(program, purpose="test", threads=[private.thread]),
     ):

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from agents import queue
 from agents.errors import BadDeclaration
 from agents.models import Run
-from agents.runs import control, reaper, runner, start
+from agents.runs import control, reaper, runner, start, stop
 from agents.runs.claim import claim
 from agents.tools import register
 from agents.tools.registry import registry
@@ -136,7 +136,7 @@ def test_a_branch_that_was_taken_for_nothing_rings_for_what_came_meanwhile(
     first = begin()
 
     def end_and_begin() -> None:
-        start.cancel(first, by=alice)
+        stop.cancel(first, by=alice)
         start.send_message(first.branch, message="Again.", by=alice)
 
     with uncommitted(end_and_begin):
@@ -180,7 +180,7 @@ def test_an_operator_changes_the_priority_and_a_viewer_does_not(
 
 def test_what_is_tried_again_keeps_its_priority(begin, alice):
     run = begin(priority="high")
-    start.cancel(run, by=alice)
+    stop.cancel(run, by=alice)
     assert start.retry(run, by=alice).priority == Run.Priority.HIGH
 
 

@@ -14,7 +14,7 @@ from agents.approvals import decide
 from agents.errors import BranchBusy, InvalidDecision
 from agents.models import Agent, Approval, Run, ToolCall
 from agents.pure.step import Failure
-from agents.runs import finish, runner, start
+from agents.runs import finish, runner, start, stop
 from agents.runs.claim import claim
 from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
@@ -266,7 +266,7 @@ def test_a_message_that_comes_while_a_run_fails_is_answered(begin, work, server,
 def test_a_run_that_is_being_cancelled_takes_no_message(begin, work, server, bob):
     run = begin()
     claim(run.pk, "w")
-    assert start.cancel(run, by=bob)
+    assert stop.cancel(run, by=bob)
     with pytest.raises(BranchBusy, match="being cancelled"):
         start.send_message(run.branch, message="And now?", by=bob)
     assert not ThreadInput.objects.exists()
@@ -319,8 +319,8 @@ def test_a_waiting_run_is_cancelled_at_once_and_its_calls_never_run(
     server.will_call("c1", "book", item="TP 209", price="1200")
     run = begin()
     work()
-    assert start.cancel(run, by=bob)
-    assert not start.cancel(run, by=bob)
+    assert stop.cancel(run, by=bob)
+    assert not stop.cancel(run, by=bob)
     run.refresh_from_db()
     assert run.status == "cancelled"
     approval = Approval.objects.get(run=run)

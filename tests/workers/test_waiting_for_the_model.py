@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from agents.models import Run
-from agents.runs import control, start
+from agents.runs import control, stop
 from checkpoints.models import Checkpoint
 from tests.workers.conftest import PATIENCE, ended, kinds, wait_until
 
@@ -43,7 +43,7 @@ def test_a_run_is_cancelled_within_a_second_while_the_model_is_asked(
         wait_until(lambda: len(server.requests) == n)  # noqa: B023  # at once
         asked.append(workers.children(supervisor))
         began = time.monotonic()
-        assert start.cancel(run, by=alice)
+        assert stop.cancel(run, by=alice)
         wait_until(partial(ended, run))
         took = time.monotonic() - began
         assert (run.status, kinds(run)) == ("cancelled", ["input", "error"])

@@ -12,7 +12,7 @@ from agents.errors import AgentsError
 from agents.management import lookups
 from agents.models import Run
 from agents.pure.queues import PRIORITIES
-from agents.runs import control, report, start
+from agents.runs import control, report, start, stop
 from agents.runs.edits import ForkEdits
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import CheckpointsError
@@ -117,7 +117,7 @@ class Command(BaseCommand):
 
     def _cancel(self, by: UserPrincipal, options: dict[str, Any]) -> Any:
         run = self._run(by, options)
-        done = start.cancel(run, by=by)
+        done = stop.cancel(run, by=by)
         return {"cancelled": done, "run": asdict(report.brief(run, by=by))}
 
     def _retry(self, by: UserPrincipal, options: dict[str, Any]) -> Any:

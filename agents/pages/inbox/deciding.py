@@ -28,7 +28,7 @@ from agents.pages.inbox.standing import Standing, in_grace, standing_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import invalid, is_fragment, moved_on, went_on
 from agents.pure.terms import Terms
-from agents.runs.start import cancel
+from agents.runs.stop import cancel
 from checkpoints.compiled import Compiled
 
 DONE = {
