@@ -186,7 +186,7 @@ def test_the_inbox_says_that_it_changed_and_what_it_asks_now(
     costs["booth"] = "gone"
     checked(client, booth)
     rows = listed(text_of(client.get("/inbox/")))
-    assert re.search(r'<span class="chip amber">.{,200}no longer valid</span>', rows)
+    assert re.search(r'<span class="chip red">.{,200}no longer valid</span>', rows)
 
 
 def listed(text: str) -> str:

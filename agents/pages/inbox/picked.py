@@ -168,7 +168,9 @@ def _kind(approval: Approval) -> object:
 def _left_out(approval: Approval, do: str, shown: Sequence[Argument]) -> str:
     """Why nothing is done with it, whoever asks; empty where something is."""
     if not approval.is_pending:
-        return f"It is {approval.get_status_display()}."
+        answered = approval.status == Approval.Status.RESPONDED
+        word = "answered" if answered else approval.get_status_display().lower()
+        return f"It is {word}."
     if do in ("snooze", "assign"):
         return ""
     if do not in approval.allowed:

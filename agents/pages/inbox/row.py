@@ -148,7 +148,8 @@ def _kind(approval: Approval) -> SafeString:
         case Approval.Kind.UNKNOWN:
             return chip("amber", "alert", "outcome unknown")
     if approval.guard in (guard.CHANGED, guard.INVALID, guard.FAILED):
-        found = chip("amber", "alert", approval.get_guard_display())
+        colour = "red" if approval.guard == guard.INVALID else "amber"
+        found = chip(colour, "alert", approval.get_guard_display())
         return format_html("{}{}", found, risk(approval.risk))
     return risk(approval.risk)
 
