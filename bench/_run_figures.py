@@ -7,7 +7,8 @@ from typing import Any
 
 from bench._figures import Figures, rounded
 
-# What is aimed at: at most. A dot leads into a figure's parts.
+# What is aimed at: at most, or at least. A dot leads into a figure's parts.
+AT_LEAST = {"dbos.step_ratio"}
 AIMS: dict[str, tuple[str, float | None]] = {
     "raw_commit_ms": ("plain insert of 1 KB, committed, ms", None),
     "step_ms": ("step of a run, ms", None),
@@ -31,6 +32,7 @@ AIMS: dict[str, tuple[str, float | None]] = {
     "waiting_10000.processes": ("… processes", 0.0),
     "waiting_10000.rss_delta_mb": ("… memory of a worker, MB", None),
     "dbos.step_ms": ("DBOS: a step, ms", None),
+    "dbos.step_ratio": ("… by a step of a run (at least)", 2.5),
     "dbos.pickup_p50_ms": ("DBOS: enqueue → start, ms", None),
     "dbos.recv_p50_ms": ("DBOS: send → received, ms", None),
 }
@@ -48,7 +50,8 @@ def _table(figures: Figures) -> str:
             value = value and value.get(part)
         verdict = ""
         if aim is not None and value is not None:
-            verdict = "met" if value <= aim else "**missed**"
+            good = value >= aim if name in AT_LEAST else value <= aim
+            verdict = "met" if good else "**missed**"
         shown = "-" if value is None else f"{value:,.3g}"
         wanted = "-" if aim is None else f"{aim:g}"
         lines.append(f"| {meaning} | {shown} | {wanted} | {verdict} |")

@@ -52,19 +52,22 @@ pickup_ms.p50 pickup_ms.p99 kill_to_resume_ms.p50 kill_to_resume_ms.p99
 lost_to_resume_ms.p50 lost_to_resume_ms.p99
 steps_per_s.1 steps_per_s.2
 waiting_10000.redis_bytes waiting_10000.processes waiting_10000.rss_delta_mb
-dbos.step_ms dbos.pickup_p50_ms dbos.recv_p50_ms
+dbos.step_ms dbos.step_ratio dbos.pickup_p50_ms dbos.recv_p50_ms
 """
 
 
 def test_the_figures_of_runs_are_those_that_were_promised(capsys):
     assert list(_run_figures.AIMS) == RUN_KEYS.split()
     _run_figures.show(
-        {"step_ratio": 3.1, "pickup_ms": {"p50": 5.0}, "dbos": None}, as_json=False
+        {"step_ratio": 3.1, "pickup_ms": {"p50": 5.0}, "dbos": {"step_ratio": 2.4}},
+        as_json=False,
     )
     lines = capsys.readouterr().out.splitlines()
     [step] = [line for line in lines if "step of a run by insert" in line]
     [pickup] = [line for line in lines if "enqueue → start" in line][:1]
+    [dbos] = [line for line in lines if "by a step of a run" in line]
     assert "**missed**" in step
+    assert "**missed**" in dbos
     assert "missed" not in pickup
     assert "met" in pickup
 

@@ -93,6 +93,11 @@ class ApprovalDetail(ApprovalReport):
     arguments: dict[str, Any] | None = field(repr=False)  # as they would run
     proposed: dict[str, Any] | None = field(repr=False)  # as the model gave them
     reason: str | None = field(repr=False)  # the agent's own words, not checked
+    guard: str  # what its look said last: same, changed, invalid, failed; "" for none
+    found: dict[str, Any] | None = field(
+        repr=False
+    )  # what that changed since it was asked
+    preview: dict[str, Any] | None = field(repr=False)  # what the call would do
     response_schema: dict[str, Any] | None  # of the fields that it is answered with
     decisions: list[Given]
 
@@ -293,6 +298,9 @@ def _detail(row: Approval, by: Actor) -> ApprovalDetail:
         arguments=proposed if effective is None else effective,
         proposed=proposed,
         reason=opened.open(row.call, "reason"),
+        guard=row.guard,
+        found=opened.open(row, "guard_found"),
+        preview=opened.open(row, "preview"),
         response_schema=_form_of(row),
         decisions=[
             Given(

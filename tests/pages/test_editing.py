@@ -10,9 +10,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.approvals import decide
 from agents.approvals.decide import approve
 from agents.models import Approval
 from agents.pages.inbox.arguments import left_by, table
+from agents.pure.terms import Terms
 from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.models import AuditEvent, Membership
@@ -32,18 +34,20 @@ def mira(client, alice) -> Client:
     return client
 
 
+def bound(approval: Approval) -> dict[str, str]:
+    """What the form says was shown."""
+    digest = bytes(approval.digest).hex()
+    return {"revision": str(approval.revision), "digest": digest}
+
+
 def show(client: Client, approval: Approval, view: str, **typed: str | list[str]):
-    answer = client.post(f"/inbox/{approval.pk}/edit/as", {"show": view, **typed})
+    posted = {**bound(approval), "show": view, **typed}
+    answer = client.post(f"/inbox/{approval.pk}/edit/as", posted)
     return answer, answer.content.decode()
 
 
 def edit(client: Client, approval: Approval, **typed: str):
-    posted = {
-        "decision": "edit",
-        "revision": str(approval.revision),
-        "digest": bytes(approval.digest).hex(),
-        **typed,
-    }
+    posted = {"decision": "edit", **bound(approval), **typed}
     return client.post(f"/inbox/{approval.pk}/decide", posted)
 
 
@@ -328,3 +332,38 @@ def test_what_a_browser_sent_with_its_line_ends_was_not_changed(mira, two_long):
     refused = edit(mira, two_long, **typed)
     assert refused.status_code == 422
     assert refused.content.decode().count('class="was"') == 1  # of what is no JSON
+
+
+@pytest.mark.parametrize("way", ["another tab", "a wrong field"])
+def test_a_form_of_before_anothers_edit_says_so_and_binds_to_nothing_new(
+    mira, alice, bob, make_thread, way
+):
+    terms = Terms(approvers=2)
+    booking = make_waiting(make_thread(owner=alice), alice, terms=terms)[0]
+    theirs = {"flight": "TP 999", "price": "1300.00", "seats": 1}
+    decide.edit(booking, seen=booking.as_shown(), by=bob, arguments=theirs)
+    typed = {"arg/flight": "TP 777", "arg/price": "1100.00", "arg/seats": "2"}
+    if way == "another tab":
+        answer, _ = show(mira, booking, "diff", **typed)
+    else:
+        answer = edit(mira, booking, **{**typed, "arg/price": "much"})
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert "changed since it was shown" in page
+    assert "TP 999" in page
+    assert "TP 777" in page  # what was typed
+    assert fresh(booking).revision == 2
+
+
+def test_what_was_typed_is_there_though_somebody_has_decided(mira, bob, booking):
+    decide.approve(booking, seen=booking.as_shown(), by=bob)
+    answer, page = show(mira, booking, "json", **{"arg/flight": "TP 777"})
+    assert answer.status_code == 403
+    assert "TP 777" in page
+
+
+def test_a_form_that_does_not_say_what_was_shown_has_no_other_view(mira, booking):
+    typed = {"show": "json", "arg/flight": "TP 777"}
+    answer = mira.post(f"/inbox/{booking.pk}/edit/as", typed)
+    assert answer.status_code == 422
+    assert "TP 777" in answer.content.decode()

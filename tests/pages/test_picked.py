@@ -8,12 +8,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from agents.approvals import guards
 from agents.approvals.decide import approve
 from agents.models import Approval, Decision, Snooze
 from agents.pure.terms import Terms
+from agents.runs import looks
 from checkpoints.access import Reason, UserPrincipal
 from checkpoints.models import AuditEvent, Group, Membership
-from tests.agents.waiting import GOOD, make_waiting
+from tests.agents.waiting import COSTS, GOOD, make_waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -210,3 +212,30 @@ def test_what_was_another_line_in_the_list_is_left(browser, bob, three):
     answer = client.post("/inbox/batch", {"do": "approve", "seen": seen})
     assert "is not what was shown" in answer.content.decode()
     assert statuses(three) == ["pending", "approved", "pending"]
+
+
+@pytest.mark.parametrize(
+    "now", [{"place": "hall 9", "booth": "1500.00"}, {"booth": "unknown"}]
+)
+def test_what_a_guard_found_is_not_approved_on_a_list(
+    browser, bob, alice, make_thread, now
+):
+    """Its lines do not say it: another price and place, or that nobody knows."""
+    booth = {"what": "booth", "price": "1200.00"}
+    rent = make_waiting(make_thread(owner=alice), alice, ("rent", booth))[0]
+    before = rent.as_shown()
+    try:
+        COSTS.update(now)
+        guards.ask_check(rent, alice)
+        looks.check(rent.pk)
+    finally:
+        COSTS.clear()
+    client = browser(bob)
+    text, seen = chosen(client, "approve", [rent])
+    assert seen == []
+    assert "Its guard says more than fits here" in text
+    rent = Approval.objects.unscoped(Reason.TEST).get(pk=rent.pk)
+    for was in (before, rent.as_shown()):  # as a form that was made before, or by hand
+        sent = f"{rent.pk}:{was.revision}:{was.digest.hex()}:"
+        client.post("/inbox/batch", {"do": "approve", "seen": [sent]})
+    assert statuses([rent]) == ["pending"]

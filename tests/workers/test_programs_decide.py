@@ -9,9 +9,10 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 
-from agents.approvals import decide
+from agents.approvals import decide, guards
 from agents.models import Approval, Decision
 from agents.pure.terms import Terms
+from agents.runs import looks
 from checkpoints import tokens
 from checkpoints.access import Reason, Role, Scope, UserPrincipal
 from checkpoints.errors import TokenRefused
@@ -436,3 +437,22 @@ def test_a_run_shows_its_requests_until_they_are_decided(phone, server, begin, w
     (asked,) = pending(run)
     (shown,) = phone.get(f"runs/{run.pk}").json()["waits_for"]
     assert shown["id"] == str(asked.pk)
+
+
+def test_a_program_reads_what_a_guard_found_and_the_preview(
+    begin, work, server, phone, alice
+):
+    server.will_call("c1", "reserve", item="booth", price="100")
+    run = begin()
+    work()
+    asked = Approval.objects.get(run=run)
+    first = phone.get(f"approvals/{asked.pk}").json()
+    assert (first["guard"], first["found"]) == ("same", None)
+    assert "For 100." in json.dumps(first["preview"])
+    server.charge({"booth": {"any": {"price": "900"}}})
+    guards.ask_check(asked, alice)
+    looks.check(asked.pk)
+    now = phone.get(f"approvals/{asked.pk}").json()
+    assert (now["guard"], now["revision"]) == ("changed", 2)
+    assert now["found"]["text"] == "it was 100, is 900"
+    assert "For 900" in json.dumps(now["preview"])

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.urls import path
@@ -111,9 +110,17 @@ def edit_as(request: MemberRequest, pk: UUID) -> HttpResponse:
     current = pane.get(request, pk)
     detail = pane.opened(request, current)
     if not detail.may_decide:
-        raise PermissionDenied(detail.why_not or "This request is decided.")
+        closed = errors.NotEligible(detail.why_not or "This request is decided.")
+        return unsent.refused_to(request, pk, closed, "edit")
     if detail.tool is None:
         raise Http404
+    try:
+        seen = seen_by(request)
+    except errors.InvalidDecision as wrong:
+        return unsent.invalid_form(request, current, "edit", wrong)
+    if not _is_as_seen(current, seen):  # another's edit must not go unseen
+        stale = errors.Stale(seen.revision, current.revision)
+        return unsent.lost_to(request, pk, stale, "edit")
     view = request.POST.get("show", "")
     view = view if view in editing.VIEWS else "form"
     try:
@@ -153,6 +160,8 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
             sure["password_ok"] = password_ok(request)
             break_glass.approve(current, seen=seen, by=by, reason=reason, **sure)
         case "edit":
+            if current.is_pending and not _is_as_seen(current, seen):
+                raise errors.Stale(seen.revision, current.revision)
             detail = pane.opened(request, current)
             arguments = editing.read(current, request.POST, detail.asked)
             if _is_as_seen(current, seen) and detail.may_decide:

@@ -35,6 +35,7 @@ from checkpoints.clock import now
 
 DOES = ("approve", "reject", "snooze", "assign")
 LONG = "It has more text than fits here: open it by itself."
+LOOKED_AT = "Its guard says more than fits here: open it by itself."
 OTHER = "It asks for another tool, or under another rule, than the first."
 UNREAD = "It cannot be opened."
 SPANS = {
@@ -177,6 +178,8 @@ def _left_out(approval: Approval, do: str, shown: Sequence[Argument]) -> str:
         return f"It can be decided by: {', '.join(approval.allowed)}."
     if batch.is_alone(approval):
         return batch.ALONE
+    if do == "approve" and approval.guard not in ("", Approval.Guard.SAME):
+        return LOOKED_AT
     if do == "approve" and any(one.is_long for one in shown):
         return LONG
     return ""
@@ -239,7 +242,7 @@ def _unread(by: UserPrincipal, shown: Sequence[Sent]) -> dict[UUID, str]:
     unread = {}
     for row in _opened(by, _found(by, list(sent)), "approve"):
         one = sent[row.approval.pk]
-        if row.left_out in (LONG, UNREAD):
+        if row.left_out in (LONG, LOOKED_AT, UNREAD):
             unread[one.pk] = row.left_out
         elif row.shown and one.shown is not None and one.shown.hex() != row.shown:
             unread[one.pk] = str(errors.NotAsShown())
