@@ -62,7 +62,7 @@ CLAIM = Mutant(
 _LOCKED = "agents/approvals/lock.py"
 _LOCK = "FOR NO KEY UPDATE OF branch, run, asked"
 # What is missing shows when two meet, so each takes its time.
-_SLOWLY = "import time\n{0}time.sleep(0.6)\n{0}"
+_SLOWLY = "import time\n{0}time.sleep(1.5)\n{0}"
 ORDER = Mutant(
     "the order of the locks",
     (
