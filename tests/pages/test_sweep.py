@@ -285,7 +285,12 @@ ROUTES = {
     "agents:edit_as": Route(
         of_approval,
         get=False,
-        send=lambda things: {"show": "json", "json": "{}"},
+        send=lambda things: {
+            "revision": "1",
+            "digest": things.digest,
+            "show": "json",
+            "json": "{}",
+        },
         may_post=approver,
     ),
     "agents:threads": Route(),

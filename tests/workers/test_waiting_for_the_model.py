@@ -80,8 +80,8 @@ def test_a_worker_that_is_stopped_gives_up_what_would_outlast_its_grace(
 ):
     server.fault("hang", seconds=60)
     server.always("Hello.")
-    # Long, as the machine may be busy: what is given up is not what is killed.
-    supervisor = workers.start(options=["--grace", "30"])
+    # Long, as the machine may be busy: what is given up is neither killed nor lapsed.
+    supervisor = workers.start(options=["--grace", "30"], LEASE_SECONDS="30")
     run = begin()
     wait_until(lambda: server.requests)
     supervisor.send_signal(signal.SIGTERM)
