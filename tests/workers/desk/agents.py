@@ -34,6 +34,7 @@ from agents.tools import (
     Unchanged,
     Window,
     never,
+    read_result,
     register,
     tool,
 )
@@ -381,6 +382,7 @@ desk = register(
             question,
             plan,
             fetch,
+            read_result,
             order,
             misorder,
             note,
