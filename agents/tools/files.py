@@ -11,7 +11,7 @@ same files through `Files(ctx)`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, BinaryIO
+from typing import Annotated, Protocol
 
 from django.conf import settings
 from pydantic import Field
@@ -40,6 +40,12 @@ _CHUNK = 64 * 1024  # bytes
 At = Annotated[str, Field(description="A relative path, such as notes/plan.md")]
 
 
+class Stream(Protocol):
+    """What bytes are read from, such as an open file."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 class Files:
     """The agent's files, for a tool: read, written, moved, deleted.
 
@@ -66,7 +72,7 @@ class Files:
             raise FileRefused(f"“{path}” cannot be read: what it held is gone.")
         return found
 
-    def write(self, path: str, content: str | bytes | BinaryIO) -> File:
+    def write(self, path: str, content: str | bytes | Stream) -> File:
         """Make the file, or replace all of it.
 
         Bytes that are UTF-8 become text. Of a stream no more is read than a file may have.
@@ -224,7 +230,7 @@ FILES: tuple[Tool, ...] = (
 )
 
 
-def _drawn(stream: BinaryIO) -> bytes:
+def _drawn(stream: Stream) -> bytes:
     """All of a stream. Raises FileRefused as soon as it has more than a file may have."""
     content = bytearray()
     while chunk := stream.read(_CHUNK):

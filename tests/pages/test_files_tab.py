@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from django.db import connection
@@ -157,7 +156,7 @@ def test_an_auditor_sees_no_files(browser, auditor, kept):
     page = text(client.get(place, {"tab": "files", "path": "/files/notes~1plan.md"}))
     assert "tram" not in page
     assert "plan.md" not in page.replace("notes~1plan.md", "")
-    assert client.get(f"{place}files/notes/plan.md").status_code == 403
+    assert client.get(f"{place}file", {"path": "notes/plan.md"}).status_code == 403
 
 
 # One file
@@ -190,6 +189,20 @@ def test_a_long_file_is_folded_and_compared_though_it_is_kept_apart(look, kept):
     assert "log.txt 150.3 KB changed set at step 6" in listed
 
 
+def test_what_differs_all_over_is_cut(look, kept, alice):
+    before = "\n".join(f"a{n}" for n in range(3_000))
+    branch = taken(kept, alice, "write_file", path="many", content=before)
+    after = before.replace("a", "b")
+    branch = taken(branch, alice, "write_file", path="many", content=after)
+    page = look(branch.head_step, of=branch, file="many")
+    assert "5,000 more lines differ" in page
+    branch = taken(branch, alice, "write_file", path="many", content="y" * 900_000)
+    branch = taken(branch, alice, "write_file", path="many", content="z" * 900_000)
+    page = look(branch.head_step, of=branch, file="many")
+    assert "text, 878.9 KB" in said(page, "file-diff")
+    assert "700,000 more characters are not shown here" in page
+
+
 def test_a_picture_is_drawn_and_other_bytes_are_not_text(look):
     page = look(7, file="dot.gif")
     assert "[image/gif" not in page
@@ -216,7 +229,7 @@ def test_a_file_is_downloaded_as_it_was_at_the_step(browser, alice, kept):
 
     def get(step: int, path: str) -> Any:
         at = checkpoint(kept, step)
-        return client.get(f"/threads/{kept.thread_id}/at/{at}/files/{quote(path)}")
+        return client.get(f"/threads/{kept.thread_id}/at/{at}/file", {"path": path})
 
     answer = get(1, "notes/plan.md")
     assert answer.content == b"# Plan\n\nTake the tram.\n"
@@ -228,17 +241,18 @@ def test_a_file_is_downloaded_as_it_was_at_the_step(browser, alice, kept):
     assert get(5, "log.txt").content == LONG.encode()
     for path in ("other", "notes", "../notes/plan.md", "/etc/passwd", "a\0b"):
         assert get(7, path).status_code == 404, path
+    everything = get(7, "")
+    assert everything.status_code == 302
+    assert "tab=files" in everything["Location"]
     events = AuditEvent.objects.unscoped(Reason.TEST)
     assert events.filter(action="open", purpose="file download").count() >= 4
 
 
 def test_a_name_outside_ascii_is_quoted(browser, alice, kept):
-    branch = taken(
-        kept, alice, "write_file", path='é "q".md'.replace('"', "'"), content="x"
-    )
+    branch = taken(kept, alice, "write_file", path="é 'q'.md", content="x")
     at = checkpoint(branch, branch.head_step)
-    place = f"/threads/{branch.thread_id}/at/{at}/files/"
-    answer = browser(alice).get(place + quote("é 'q'.md"))
+    place = f"/threads/{branch.thread_id}/at/{at}/file"
+    answer = browser(alice).get(place, {"path": "é 'q'.md"})
     assert answer["Content-Disposition"].startswith(
         "attachment; filename*=utf-8''%C3%A9"
     )

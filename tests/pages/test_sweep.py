@@ -132,7 +132,7 @@ def of_blob(things: Things) -> dict[str, Any]:
 
 
 def of_file(things: Things) -> dict[str, Any]:
-    return {"pk": things.thread, "checkpoint": things.file, "path": "notes/plan.md"}
+    return {"pk": things.thread, "checkpoint": things.file}
 
 
 def of_agent(things: Things) -> dict[str, Any]:

@@ -47,10 +47,12 @@ def between(subject: Subject, history: History, place: Place, at: Step) -> Betwe
     except DAMAGE as damage:  # of another branch: this one can be looked at
         base, note = None, f"The step to compare with cannot be opened. {damage}"
     if base is None:
-        return Between(*neighbours(history, at.step), at.step - 1, note=note)
+        old, new = neighbours(history, at.step)
+        return Between(old, new, at.step - 1, note=note)
     step, label, before = base
     both = shown(subject.agent, before, history.state_at(at.step))
-    return Between(*both.states, step, label, chosen=True, note=both.note)
+    old, new = both.states
+    return Between(old, new, step, label, chosen=True, note=both.note)
 
 
 def neighbours(history: History, step: int) -> tuple[State, State]:

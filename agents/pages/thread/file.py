@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
@@ -12,6 +13,7 @@ from agents.errors import FileRefused
 from agents.pages.damage import GONE
 from agents.pages.principal import MemberRequest, member
 from agents.pages.thread.blob import as_file, why
+from agents.pages.thread.place import Place
 from agents.pages.thread.structure import place_of, tree_of
 from agents.pure.files import CHANNEL, files_of, held, normal
 from checkpoints import gate
@@ -21,8 +23,12 @@ from checkpoints.log.hydrate import state
 
 @require_safe
 @member
-def file(request: MemberRequest, pk: UUID, checkpoint: UUID, path: str) -> HttpResponse:
-    """Its bytes, under its own name, which is a plain one. Recorded as an opening."""
+def file(request: MemberRequest, pk: UUID, checkpoint: UUID) -> HttpResponse:
+    """The bytes of the one that `path` names, under its own name, which is a plain one.
+    Recorded as an opening. Without a path, the page of all.
+
+    The path is state: logs keep a request's address, and not its query.
+    """
     thread, branches, _ = tree_of(request.principal, pk)
     branch_id, step = place_of(request.principal, thread, checkpoint)
     opened = gate.admit(
@@ -31,6 +37,9 @@ def file(request: MemberRequest, pk: UUID, checkpoint: UUID, path: str) -> HttpR
         threads=[thread],
         steps=str(step),
     )
+    path = request.GET.get("path", "")
+    if not path:
+        return redirect(Place(pk, checkpoint=checkpoint, tab="files").page)
     branch = next(branch for branch in branches if branch.pk == branch_id)
     try:
         name = normal(path).rpartition("/")[2]

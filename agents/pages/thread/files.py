@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -44,6 +45,7 @@ from checkpoints.pure.pointer import pointer, split
 MANY = 60  # files: of more, folders are closed where nothing changed
 LINES = 200  # of a text; the others are folded
 MOST_TEXT = 200_000  # characters of a text on the page; the download has all
+MOST_DIFF = 1_000  # lines of a difference
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Opened:
     path: str
     note: str
     entries: Sequence[Entry] = ()  # what changed in it
+    more_diff: int = 0  # lines of that which are not shown
     start: str = ""  # the text's first lines
     rest: str = ""
     more_lines: int = 0  # that `rest` has
@@ -225,21 +228,29 @@ def _opened(
                 _comparable(path, new, contents),
             )
             found = entries(pointer(CHANNEL, path), was, became, subject.chips)
-            opened = replace(opened, entries=found)
+            opened = replace(opened, **_cut(found))
     except GONE as gone:
         return replace(opened, trouble=why(gone))
     return replace(opened, **_text(content)) if isinstance(content, str) else opened
 
 
 def _comparable(path: str, files: dict[str, File], contents: Contents) -> Any:
-    """A file's text, also of one that is kept as a blob; else what stands for it."""
+    """A file's text, also of one that is kept as a blob; of one that is too long to be
+    compared on a page, what stands for it."""
     if path not in files:
         return ABSENT
     file = files[path]
-    if file.size > LARGEST:
+    if file.size > MOST_TEXT:
         return file.value
     content = held(contents.restore({path: file.value})[path])
     return content if isinstance(content, str) else file.value
+
+
+def _cut(found: Sequence[Entry]) -> dict[str, Any]:
+    """Of each entry, as many lines as a page shows."""
+    shown = [replace(entry, lines=entry.lines[:MOST_DIFF]) for entry in found]
+    more = sum(max(0, len(entry.lines) - MOST_DIFF) for entry in found)
+    return {"entries": shown, "more_diff": more}
 
 
 def _text(content: str) -> dict[str, Any]:
@@ -261,4 +272,5 @@ def _download(subject: Subject, at: Step, path: str) -> str:
             return ""
     except FileRefused:
         return ""
-    return reverse("agents:file", args=[subject.thread.pk, at.id, path])
+    address = reverse("agents:file", args=[subject.thread.pk, at.id])
+    return f"{address}?{urlencode({'path': path})}"

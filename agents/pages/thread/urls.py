@@ -15,11 +15,7 @@ from agents.pages.thread import (
 urlpatterns = [
     path("threads/<uuid:pk>/", views.thread, name="thread"),
     path("threads/<uuid:pk>/at/<uuid:checkpoint>/", views.thread, name="step"),
-    path(
-        "threads/<uuid:pk>/at/<uuid:checkpoint>/files/<path:path>",
-        file.file,
-        name="file",
-    ),
+    path("threads/<uuid:pk>/at/<uuid:checkpoint>/file", file.file, name="file"),
     path("threads/<uuid:pk>/message", message.message, name="thread_message"),
     path("threads/<uuid:pk>/branches", branches.branches, name="thread_branches"),
     path("threads/<uuid:pk>/history", history.history, name="path_history"),
