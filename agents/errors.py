@@ -177,6 +177,10 @@ class ToolError(AgentsError):
         self.stop = stop
 
 
+class FileRefused(ToolError):
+    """What a tool was to do with the agent's files does not fit; nothing was changed."""
+
+
 class SecretUnusable(ToolError):
     """There is no secret of this name for the workers, or none that can be used."""
 

@@ -1,11 +1,11 @@
-"""The demo's agent, found at start because `agents.demo` is an installed app."""
+"""The demo's agents, found at start because `agents.demo` is an installed app."""
 
 from __future__ import annotations
 
 from django.conf import settings
 
 from agents.demo.travel import TOOLS
-from agents.tools import Agent, register
+from agents.tools import FILES, Agent, register
 
 SYSTEM = """\
 You plan and book trips for the executives of Northwind.
@@ -29,5 +29,23 @@ trip_planner = register(
             "booking": "/facts/booking/code",
             "flight": "/facts/booking/flight",
         },
+    )
+)
+
+HANDBOOKS = """\
+You keep Northwind's handbooks for travellers, as Markdown files that are yours alone.
+Look at what is there before you change it, and change as little as the work needs.
+One page for one subject; index.md leads to every page."""
+
+handbook_editor = register(
+    Agent(
+        "handbook-editor",
+        title="Handbook editor",
+        description="Writes and keeps handbooks, as files.",
+        model=settings.HOLDPOINT_MODEL,
+        system=HANDBOOKS,
+        tools=FILES,
+        temperature=0,
+        seed=7,
     )
 )

@@ -1,6 +1,6 @@
-"""What the demo starts with: a workspace, five people, four trips.
+"""What the demo starts with: a workspace, five people, four trips, a handbook.
 
-The trips are real runs, made through the services by the real runner. Only the model is
+They are real runs, made through the services by the real runner. Only the model is
 always the scripted one, on a server of its own for as long as this takes: the past must
 be the same whatever model is configured. A second call finds everything there; one
 that was cut short is gone on with.
@@ -20,13 +20,14 @@ from django.contrib.auth.models import User
 
 from agents.approvals import decide
 from agents.demo import stories
-from agents.demo.agents import SYSTEM, trip_planner
+from agents.demo.agents import HANDBOOKS, SYSTEM, handbook_editor, trip_planner
 from agents.demo.model.server import ScriptedServer, Services
 from agents.demo.stories import Story
 from agents.models import Approval, Run
 from agents.runs.edits import ForkEdits
 from agents.runs.runner import work
 from agents.runs.start import fork_run, start_run
+from agents.tools import Agent
 from checkpoints.access import Reason, Role, UserPrincipal
 from checkpoints.keys.hierarchy import create_workspace_keys
 from checkpoints.models import Checkpoint, Membership, Workspace
@@ -38,7 +39,7 @@ KEYS = UUID("5eed0000-0000-4000-8000-000000000000")  # a name space for request 
 
 
 class StoryWentElsewhere(Exception):
-    """A seeded trip did not end as its story says; the message names both."""
+    """A seeded run did not end as its story says; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def seed() -> None:
         with _decisions_final_at_once():
             _finished_trip(omar, mira)
             _trip_with_branches(mira)
+        _handbook(mira)
         _failed_trip(omar)
         _waiting_trip(omar)
 
@@ -95,7 +97,7 @@ def logins() -> str:
     )
 
 
-# The trips
+# The runs
 
 
 def _finished_trip(by: UserPrincipal, approver: UserPrincipal) -> None:
@@ -115,14 +117,18 @@ def _trip_with_branches(by: UserPrincipal) -> None:
     _expect(stories.FORKED, run, Run.Status.SUCCEEDED)
     if run.status != Run.Status.SUCCEEDED:
         return
-    refundable = _fork(run, 12, "refundable", "Prefer refundable fares.", by)
+    refundable = _fork(run, 12, "refundable", f"{SYSTEM}\nPrefer refundable fares.", by)
     while refundable.status == Run.Status.WAITING:
         for approval in _pending(refundable, by):
             decide.approve(approval, seen=approval.as_shown(), by=by)
         refundable = _work(refundable)
     _expect(stories.FORKED, refundable, Run.Status.SUCCEEDED)
     cheapest = _fork(
-        run, 5, "cheapest", "Take the cheapest fare, even with a stop.", by
+        run,
+        5,
+        "cheapest",
+        f"{SYSTEM}\nTake the cheapest fare, even with a stop.",
+        by,
     )
     for approval in _pending(cheapest, by):
         decide.reject(
@@ -132,6 +138,16 @@ def _trip_with_branches(by: UserPrincipal) -> None:
             reason="Stop here: eleven hours with a change is too long before a hearing.",
         )
     _expect(stories.FORKED, _work(cheapest), Run.Status.SUCCEEDED)
+
+
+def _handbook(by: UserPrincipal) -> None:
+    """An agent that works on files, and a fork that goes on from those of one step."""
+    run = _start(stories.HANDBOOK, by, agent=handbook_editor)
+    _expect(stories.HANDBOOK, run, Run.Status.SUCCEEDED)
+    if run.status == Run.Status.SUCCEEDED:
+        system = f"{HANDBOOKS}\nPrices in euros."
+        euros = _fork(run, stories.FILES_AT, "euros", system, by)
+        _expect(stories.HANDBOOK, euros, Run.Status.SUCCEEDED)
 
 
 def _failed_trip(by: UserPrincipal) -> None:
@@ -147,9 +163,9 @@ def _waiting_trip(by: UserPrincipal) -> None:
 # How
 
 
-def _start(story: Story, by: UserPrincipal) -> Run:
+def _start(story: Story, by: UserPrincipal, *, agent: Agent = trip_planner) -> Run:
     run = start_run(
-        agent=trip_planner.name,
+        agent=agent.name,
         message=story.ask,
         by=by,
         title=story.title,
@@ -158,11 +174,11 @@ def _start(story: Story, by: UserPrincipal) -> Run:
     return _work(run)
 
 
-def _fork(run: Run, step: int, name: str, add: str, by: UserPrincipal) -> Run:
+def _fork(run: Run, step: int, name: str, system: str, by: UserPrincipal) -> Run:
     checkpoint = Checkpoint.objects.for_user(by).get(branch=run.branch_id, step=step)
     branch = fork_run(
         checkpoint,
-        edits=ForkEdits(system=f"{SYSTEM}\n{add}"),
+        edits=ForkEdits(system=system),
         name=name,
         by=by,
         request_key=uuid5(KEYS, f"{run.branch_id}/{name}"),
@@ -188,7 +204,7 @@ def _expect(story: Story, run: Run, status: Run.Status) -> None:
     """A run that another worker still holds, after a seed cut short, is left to it."""
     if run.status not in (status, Run.Status.READY, Run.Status.RUNNING):
         raise StoryWentElsewhere(
-            f"The demo's trip “{story.title}” should be {status.label.lower()} and is"
+            f"The demo's story “{story.title}” should be {status.label.lower()} and is"
             f" {run.get_status_display().lower()} ({run.error_class or 'no error'})."
         )
 

@@ -1,4 +1,4 @@
-"""The trips that the demo starts with, in the words of the people who asked for them."""
+"""What the demo starts with, in the words of the people who asked for it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ FORKED = Story(
     "Ingrid Solberg flies from Lisbon to Dubai on Tue 1 Dec for the arbitration hearing"
     " and comes back on Fri 4 Dec. She needs a hotel until then. Send her the itinerary.",
 )
+# Fifteen steps on files; its fork begins with those of step FILES_AT.
+HANDBOOK = Story(
+    "Handbook for visitors, Lisbon",
+    "Write a short handbook for visitors to our Lisbon office: how to arrive and what"
+    " things cost, with an index. Drafts first, please.",
+)
+FILES_AT = 8
 
 WRONG_TURN = 15  # the step of FAILED that went wrong; fork from the one before
 LESSON = "Check the date of arrival, in local time, before you hold a flight."

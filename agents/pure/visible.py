@@ -54,7 +54,7 @@ def parts(text: str) -> Iterator[str | Mark]:
     text = text.replace("\r\n", "\n")
     marks = {} if text.isascii() else _lookalikes(text)
     hosts = _hosts(text)
-    hidden = {char for char in set(text) if _is_hidden(char)}
+    hidden = {char for char in set(text) if is_hidden(char)}
     if text.isascii() and not hosts and not hidden:  # most; a megabyte takes no time
         if text:
             yield text
@@ -104,7 +104,9 @@ def _flushed(plain: list[str]) -> Iterator[str]:
         plain.clear()
 
 
-def _is_hidden(char: str) -> bool:
+def is_hidden(char: str) -> bool:
+    """Whether a character shows nothing, or not what it does. A plain space, a tab and the
+    end of a line do not count."""
     if char in _SEEN:
         return False
     return unicodedata.category(char) in _HIDDEN or bool(_BLANK.match(char))
@@ -232,7 +234,7 @@ _DECEITS = {
 
 def _deceit(char: str) -> str:
     """The kind of a character that hides; none for odd spaces and emoji's selectors."""
-    if not _is_hidden(char) or char in "\ufe0e\ufe0f":
+    if not is_hidden(char) or char in "\ufe0e\ufe0f":
         return ""
     if _BIDI.match(char):
         return "bidi"

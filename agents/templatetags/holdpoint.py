@@ -9,6 +9,7 @@
 {{ value|json_pretty }}                           JSON for a <pre>
 {{ when|ago }}  {{ when|soon }}  {{ ms|duration }}  {{ cost|cost }}  {{ tokens|count }}
 {{ amount|money:"EUR" }}                          exact
+{{ bytes|filesize }}                              68.4 KB
 {% status run.status %}  {% risk approval.risk %}  {% effect call.effect %}
 {% kind checkpoint.kind %}                        the letter before a step
 {% request_lines group here picks %}              of the Inbox
@@ -76,6 +77,7 @@ register.filter("money", text.money)
 register.filter("cost", text.cost)
 register.filter("count", text.count)
 register.filter("exact", text.exact)
+register.filter("filesize", text.filesize)
 register.filter("duration", text.duration)
 register.filter("ago", text.ago)
 register.filter("soon", text.soon)

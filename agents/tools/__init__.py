@@ -16,6 +16,7 @@ from agents.tools.agent import Agent
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import ask, tool
 from agents.tools.declared import Fitted, Rule, Tool, never
+from agents.tools.files import FILES, Files
 from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
 from agents.tools.large import read_result
 from agents.tools.limits import Limits
@@ -24,9 +25,11 @@ from agents.tools.registry import register, registry
 from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
+    "FILES",
     "WORKING_MEMORY",
     "Agent",
     "Changed",
+    "Files",
     "Fitted",
     "Found",
     "IdempotencyKey",

@@ -171,7 +171,7 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
         for n in range(14):  # so many of a kind are folded
             states.ask_of(make_thread, alice)(f"alike {n}")
     thread, step = f"/threads/{things.thread}/", f"at/{things.checkpoint}/"
-    tabs = ("diff", "state", "messages", "context", "effects", "raw")
+    tabs = ("diff", "state", "messages", "context", "effects", "raw", "files")
     ids = "".join(f"&id={one.pk}" for one in asked.values())
     one = as_("ada")
     one.visit(
@@ -183,6 +183,8 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit(*(f"{thread}{step}?tab={tab}" for tab in tabs))
     one.visit(f"{thread}?kind=tool", f"{thread}?label=no+step+of+that+name&pane=steps")
     one.visit(f"{thread}?tab=diff&split=1&base={things.checkpoint}")
+    filed = f"{thread}at/{things.file}/?tab=files"
+    one.visit(filed, f"{filed}&path=/files/notes~1plan.md", f"{filed}&path=/files/gone")
     one.visit(f"{thread}{step}?path=/facts/fare", f"{thread}?tab=state&path=/nothing")
     one.visit(f"{thread}history?path=/facts/fare&when=equals&value=1200.00")
     one.visit(f"{thread}history?path=/nothing&when=appears", f"{thread}search?q=fare")

@@ -79,7 +79,7 @@ class TestQueries:
     def test_the_page(self, ask, trip):
         ask(22, trip.page(2))
 
-    @pytest.mark.parametrize("tab", ["state", "messages", "context", "raw"])
+    @pytest.mark.parametrize("tab", ["state", "messages", "context", "raw", "files"])
     def test_another_tab(self, ask, trip, tab):
         ask(22, trip.page(2), tab=tab)
 

@@ -25,8 +25,11 @@ from agents.models import Agent, Approval, Run, StickyRule
 from agents.pure.bundles import file
 from checkpoints import blobs, clock
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
-from checkpoints.models import AuditEvent, Membership
+from checkpoints.log.threads import fork
+from checkpoints.models import AuditEvent, Checkpoint, Membership
+from checkpoints.pure import ops
 from tests.agents.waiting import make_waiting
+from tests.pages.conftest import append, result
 
 # Who asks
 
@@ -69,6 +72,7 @@ class Things:
     failed: UUID
     approval: UUID
     blob: UUID
+    file: UUID  # a checkpoint that has notes/plan.md
     sticky: UUID
     agent: UUID  # its name: known to this workspace, and registered by no code
     other_branch: UUID  # a fork of the first
@@ -89,6 +93,7 @@ def nothing() -> Things:
         failed=one(),
         approval=one(),
         blob=one(),
+        file=one(),
         sticky=one(),
         agent=one(),
         other_branch=one(),
@@ -124,6 +129,10 @@ def of_two_steps(things: Things) -> dict[str, Any]:
 
 def of_blob(things: Things) -> dict[str, Any]:
     return {"pk": things.thread, "blob": things.blob}
+
+
+def of_file(things: Things) -> dict[str, Any]:
+    return {"pk": things.thread, "checkpoint": things.file}
 
 
 def of_agent(things: Things) -> dict[str, Any]:
@@ -323,6 +332,7 @@ ROUTES = {
     "agents:blob": Route(of_blob, may_get=reader),
     "agents:blob_download": Route(of_blob, may_get=reader),
     "agents:blob_image": Route(of_blob, may_get=reader),
+    "agents:file": Route(of_file, may_get=reader),
     "agents:thread_message": Route(
         of_thread,
         get=False,
@@ -557,6 +567,7 @@ def make_things(make_trip, make_thread):
             blob=blobs.put(
                 trip.thread, b"\x89PNG\r\n\x1a\n", media_type="image/png"
             ).pk,
+            file=_with_a_file(trip),
             sticky=_remembered(approval).pk,
             agent=_agent(trip.run.workspace),
             other_branch=trip.cheap.pk,
@@ -565,6 +576,17 @@ def make_things(make_trip, make_thread):
         )
 
     return make
+
+
+def _with_a_file(trip: Any) -> UUID:
+    """A branch of its own, whose step wrote a file."""
+    with unscoped(Reason.TEST):
+        source = Checkpoint.objects.get(pk=trip.at(2))
+        branch = fork(source, name="files", by_id=trip.run.started_by_id)
+        wrote = result("write_file", "ok", ops.put("/files", "notes/plan.md", "# Plan"))
+        head = append(branch, wrote).head_id
+    assert head is not None  # the step just taken
+    return head
 
 
 def _remembered(approval: Approval) -> StickyRule:
@@ -673,7 +695,7 @@ def test_a_member_sees_what_the_role_allows_and_looking_changes_nothing(
 @pytest.mark.unmeasured
 def test_every_tab_and_comparison_only_looks(sign_in, things):
     client = sign_in(PEOPLE["operator"])
-    for tab in ("state", "messages", "context", "effects", "raw", "x"):
+    for tab in ("state", "messages", "context", "effects", "raw", "files", "x"):
         look_at_tab(client, things, tab)
 
 

@@ -19,7 +19,7 @@ from django.core.management import call_command
 
 from agents import queue
 from agents.demo import seed
-from agents.demo.stories import FAILED, FINISHED, FORKED, WAITING
+from agents.demo.stories import FAILED, FINISHED, FORKED, HANDBOOK, WAITING
 from agents.models import Approval, Run, ToolCall
 from agents.pure.bundles import file
 from checkpoints import gate
@@ -230,6 +230,31 @@ def live_through_everything(
     alice.open(f"/threads/?field=asked={birds['declared']}")
     assert "1 match" in alice.page, alice.page
 
+    # Files, by a name and with a text of its own; looked at, and taken home.
+    name = f"{birds['folder']}/{birds['file name']}.md"
+    server.will_call("w1", "write_file", path=name, content=birds.text("file"))
+    server.will_call("w2", "edit_file", path=name, old="goes", new=birds["file edit"])
+    server.will_say("Filed.")
+    alice.open("/runs/new")
+    alice.send(
+        "^$|/runs/new",
+        agent="test-files",
+        message=birds["files wanted"],
+        title="",
+        visibility="workspace",
+    )
+    filed = Run.objects.get(agent_version__agent__name="test-files")
+    over(filed, "succeeded")
+    path = f"path=/files/{birds['folder']}~1{birds['file name']}.md"
+    for query in ("tab=files", f"tab=files&{path}"):
+        alice.open(f"/threads/{filed.thread_id}/?{query}")
+        assert birds["file name"] in alice.page
+    assert birds["file edit"] in alice.page
+    filed.branch.refresh_from_db()
+    at = f"/threads/{filed.thread_id}/at/{filed.branch.head_id}"
+    alice.open(f"{at}/file?path={name}")
+    assert alice.page.startswith(birds["file"])
+
     # Say something beside it, and take some of it back.
     remark(alice, run, "note", birds.text("note"), about="step")
     remark(alice, run, "note", birds.text("hasty note"))
@@ -244,7 +269,7 @@ def live_through_everything(
     carry_elsewhere(alice, run, birds)
 
     # Look at everything.
-    for tab in ("diff", "state", "messages", "context", "effects", "raw"):
+    for tab in ("diff", "state", "messages", "context", "effects", "raw", "files"):
         alice.open(f"/threads/{run.thread_id}/?tab={tab}")
     for page in (
         f"/threads/?q={birds['searched']}",
@@ -448,7 +473,7 @@ def test_nothing_of_the_demo_is_found_in_clear(
 
 def words_of_the_demo() -> Iterator[str]:
     """Titles and messages of the stories, and all that the runs made of them."""
-    for story in (FINISHED, WAITING, FAILED, FORKED):
+    for story in (FINISHED, WAITING, FAILED, FORKED, HANDBOOK):
         yield from (story.title, story.ask)
     for text in everything_opened():
         try:

@@ -1,10 +1,11 @@
-"""Who answers: the travel desk when its tools are offered, else the plain assistant."""
+"""Who answers: the travel desk or the writer when their tools are offered, else the plain
+assistant."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agents.demo.model import chat, desk, transcript, wire
+from agents.demo.model import chat, desk, transcript, wire, writer
 from agents.demo.model.choose import MINI, PRO
 from agents.demo.model.errors import no_model
 
@@ -29,4 +30,8 @@ def model(name: str) -> dict[str, Any]:
 
 def answer(body: dict[str, Any]) -> wire.Message:
     talk = transcript.read(body)
-    return desk.answer(talk) if set(talk.tools) >= desk.NEEDED else chat.answer(body)
+    if set(talk.tools) >= desk.NEEDED:
+        return desk.answer(talk)
+    if set(talk.tools) >= writer.NEEDED:
+        return writer.answer(body)
+    return chat.answer(body)

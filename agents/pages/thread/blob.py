@@ -58,7 +58,7 @@ def blob(request: MemberRequest, pk: UUID, blob: UUID) -> HttpResponse:
             text = blobs.read(opened, row).decode(errors="replace")
             context |= {"text": text[:MOST_TEXT], "characters": len(text)}
         except GONE as gone:
-            context["gone"], status = _why(gone), gone.status
+            context["gone"], status = why(gone), gone.status
     return render(request, "blob.html", context, status=status)
 
 
@@ -70,9 +70,9 @@ def download(request: MemberRequest, pk: UUID, blob: UUID) -> HttpResponse:
     try:
         content = blobs.read(opened, row)
     except GONE as gone:
-        return HttpResponse(_why(gone), status=gone.status, content_type="text/plain")
+        return HttpResponse(why(gone), status=gone.status, content_type="text/plain")
     name = f"blob-{short(row.pk)}.{SUFFIXES.get(row.media_type, 'bin')}"
-    return _bytes(content, "application/octet-stream", f'attachment; filename="{name}"')
+    return as_file(content, f'attachment; filename="{name}"')
 
 
 @require_safe
@@ -86,7 +86,7 @@ def image(request: MemberRequest, pk: UUID, blob: UUID) -> HttpResponse:
     try:
         content = blobs.read(opened, row)
     except GONE as gone:
-        return HttpResponse(_why(gone), status=gone.status, content_type="text/plain")
+        return HttpResponse(why(gone), status=gone.status, content_type="text/plain")
     if not content.startswith(starts):
         raise Http404
     return _bytes(content, row.media_type, "inline")
@@ -104,7 +104,12 @@ def _admit(
     return row, gate.admit(request.principal, purpose=purpose, threads=[row.thread])
 
 
-def _why(gone: CheckpointsError) -> str:
+def as_file(content: bytes, disposition: str) -> HttpResponse:
+    """A file that no browser opens by itself."""
+    return _bytes(content, "application/octet-stream", disposition)
+
+
+def why(gone: CheckpointsError) -> str:
     """Why it cannot be shown, for people; where the store is, is not their concern."""
     match gone:
         case MissingObject():

@@ -5,29 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
-from uuid import UUID
 
 from django.db.models import Q
-from django.http import Http404
 
 from agents.models import ToolCall
 from agents.pages.bundles.code import code_of
 from agents.pages.bundles.elsewhere import calls_elsewhere
-from agents.pages.damage import DAMAGE
+from agents.pages.thread.between import between
+from agents.pages.thread.between import neighbours as step_states
 from agents.pages.thread.cards import card, message_id, messages, pretty, unchanged
 from agents.pages.thread.context import context_view
 from agents.pages.thread.diff import diff_view
 from agents.pages.thread.effects import call_views
+from agents.pages.thread.files import files_view
 from agents.pages.thread.memory import panel
 from agents.pages.thread.people import authors
 from agents.pages.thread.place import Place
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
-from agents.pages.thread.versions import neighbours, shown
+from agents.pages.thread.versions import neighbours
 from agents.pages.thread.watch import Blamer
-from checkpoints.log.hydrate import History, read
+from checkpoints.log.hydrate import History
 from checkpoints.models import Checkpoint, Thread
-from checkpoints.pure.codec import State
 from checkpoints.pure.compare import Change, compare
 from checkpoints.pure.ops import Op
 from checkpoints.pure.refs import is_ref
@@ -60,71 +59,28 @@ def inspect(
                 "calls": call_views(calls, subject.placed, subject.opened),
                 "elsewhere": calls_elsewhere(history.records) if is_import else (),
             }
+        case "files":
+            return files_view(subject, history, place, at)
         case "raw":
             return _raw(subject, history, at)
     return _diff(subject, history, place, at)
 
 
 def _diff(subject: Subject, history: History, place: Place, at: Step) -> dict[str, Any]:
-    note = ""
-    try:
-        base = _base(subject, history, place.base)
-    except DAMAGE as damage:  # of another branch: this one can be looked at
-        base, note = None, f"The step to compare with cannot be opened. {damage}"
-    if base is not None:
-        base_step, base_label, before = base
-        both = shown(subject.agent, before, history.state_at(at.step))
-        (before, after), note = both.states, both.note
-    else:
-        base_step, base_label = at.step - 1, ""
-        before, after = _neighbours(history, at.step)
-    view = diff_view(compare(before, after), subject.chips)
+    found = between(subject, history, place, at)
+    view = diff_view(compare(found.before, found.after), subject.chips)
     return {
+        **found.context,
         "diff": view,
         "entries": Blamer(subject, place, at).beside(view),
-        "base_step": base_step,
-        "base_label": base_label,
-        "chosen_base": base is not None,
-        "note": note,
         "split": place.split,
     }
-
-
-def _base(
-    subject: Subject, history: History, base: UUID | None
-) -> tuple[int, str, State] | None:
-    """The step that somebody chose to compare with, on any branch of the thread."""
-    if base is None:
-        return None
-    for step in history.near:
-        if history.place(step)[0] == base:
-            return step, "", history.state_at(step)
-    found = (
-        subject.thread.checkpoints.filter(pk=base)
-        .values_list("branch_id", "step")
-        .first()
-    )
-    if found is None or subject.opened is None:
-        raise Http404
-    if found[1] < len(history.records) and history.place(found[1])[0] == base:
-        return found[1], "", history.state_at(found[1])
-    branch = next(b for b in subject.branches if b.pk == found[0])
-    other = read(subject.opened, branch, to_step=found[1])
-    return found[1], subject.names[branch.pk], other.state_at(found[1])
-
-
-def _neighbours(history: History, step: int) -> tuple[State, State]:
-    """The states before and after a step."""
-    if step == 0:
-        return {}, history.state_at(0)
-    before, after = history.states(step - 1, step)
-    return before, after
 
 
 def _state(
     subject: Subject, history: History, place: Place, at: Step, query: str
 ) -> dict[str, Any]:
-    view = neighbours(subject.agent, *_neighbours(history, at.step))
+    view = neighbours(subject.agent, *step_states(history, at.step))
     before, after = view.states
     # Everything is new at the first step; saying so everywhere would say nothing.
     changes = compare(before, after) if at.step else []
@@ -184,7 +140,7 @@ def _was(change: Change) -> str:
 
 
 def _messages(subject: Subject, history: History, at: Step) -> dict[str, Any]:
-    view = neighbours(subject.agent, *_neighbours(history, at.step))
+    view = neighbours(subject.agent, *step_states(history, at.step))
     before, after = view.states
     old, new = messages(before), messages(after)
     same = unchanged(old, new) if at.step else 0

@@ -52,7 +52,7 @@ class Part:
     done: int  # of a plan
 
 
-class _Marks:
+class Marks:
     """What a step did to which paths: asked for each entry, so made once."""
 
     def __init__(self, changes: Iterable[Change]) -> None:
@@ -96,7 +96,7 @@ def panel(
     `changes` lead from the state before the step to the one after it.
     """
     memory, earlier = memory_of(after), memory_of(before)
-    marks = _Marks(changes)
+    marks = Marks(changes)
     parts = []
     for channel in CHANNELS:
         entries = _entries(getattr(memory, channel))
@@ -125,7 +125,7 @@ def _entries(found: Entry | Iterable[Entry] | None) -> list[Entry]:
     return [found] if isinstance(found, Entry) else list(found)
 
 
-def _line(entry: Entry, marks: _Marks, chips: Chips, blame: Blame | None) -> Line:
+def _line(entry: Entry, marks: Marks, chips: Chips, blame: Blame | None) -> Line:
     return Line(
         name=entry.name,
         text=_text(entry, chips),

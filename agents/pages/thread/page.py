@@ -16,6 +16,7 @@ from agents.pages.compare.address import Address
 from agents.pages.cost_limit import cost_limit
 from agents.pages.principal import MemberRequest
 from agents.pages.remarks.shown import beside
+from agents.pages.thread.files import has_files
 from agents.pages.thread.filter import StepFilter
 from agents.pages.thread.inspector import inspect
 from agents.pages.thread.map import branch_map
@@ -123,7 +124,7 @@ def page_context(
         if subject.run
         else "",
         "branches": branch_menu(subject, drawn, tip, remarks.starred_branches),
-        "tabs": [(name, here.on(name)) for name in TABS],
+        "tabs": [(name, here.on(name)) for name in _tabs(subject, here, at)],
         "totals": sums,
         "filling": filling(subject, sums),
         "map": drawn,
@@ -170,6 +171,12 @@ def page_context(
         "version": version(subject.branches, subject.runs),
         "poll": POLL if any(run.is_live for run in subject.runs) else "",
     }
+
+
+def _tabs(subject: Subject, here: Place, at: Step | None) -> list[str]:
+    """Most agents have no files: the tab is there where there are some, or one is on it."""
+    shows_files = here.tab == "files" or has_files(subject, at)
+    return [name for name in TABS if name != "files" or shows_files]
 
 
 def filling(subject: Subject, sums: Settled) -> int | None:

@@ -14,7 +14,7 @@ from django.urls import get_script_prefix, reverse
 from agents.pages.thread.filter import EVERY, StepFilter
 
 LONGEST = 2_000  # characters of a path
-TABS = ("diff", "state", "messages", "context", "effects", "raw")
+TABS = ("diff", "state", "messages", "context", "effects", "raw", "files")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Place:
         return replace(self, tab=tab)
 
     def against(self, base: UUID | None) -> Place:
-        return replace(self, base=base, tab="diff")
+        return replace(self, base=base, tab="files" if self.tab == "files" else "diff")
 
     def side_by_side(self, split: bool) -> Place:
         return replace(self, split=split)

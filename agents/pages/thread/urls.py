@@ -2,11 +2,20 @@ from __future__ import annotations
 
 from django.urls import path
 
-from agents.pages.thread import blob, branches, history, message, search, views
+from agents.pages.thread import (
+    blob,
+    branches,
+    file,
+    history,
+    message,
+    search,
+    views,
+)
 
 urlpatterns = [
     path("threads/<uuid:pk>/", views.thread, name="thread"),
     path("threads/<uuid:pk>/at/<uuid:checkpoint>/", views.thread, name="step"),
+    path("threads/<uuid:pk>/at/<uuid:checkpoint>/file", file.file, name="file"),
     path("threads/<uuid:pk>/message", message.message, name="thread_message"),
     path("threads/<uuid:pk>/branches", branches.branches, name="thread_branches"),
     path("threads/<uuid:pk>/history", history.history, name="path_history"),

@@ -1,6 +1,7 @@
 """What a resumed run is told instead of its earlier messages: the facts of its state.
 
-Goal, plan with results, what was found and decided, what people said, the next step.
+Goal, plan with results, what was found and decided, which files there are, what people
+said, the next step.
 Without a plan, what was done so far as well. One text, sent as a user's message and never
 as the system's, in which every value is JSON on one line: whatever a tool or a model once
 wrote, it cannot end its quotes and pose as anything else.
@@ -15,6 +16,8 @@ from typing import Any
 
 from agents.pure.context.resumed import WINDOW, Resumed, has_plan
 from agents.pure.context.transcript import answers, calls_of, kept_apart
+from agents.pure.files import CHANNEL as FILES
+from agents.pure.files import files_of
 from agents.pure.labels import how_long
 from checkpoints.pure import refs
 from checkpoints.pure.codec import State
@@ -53,6 +56,7 @@ def facts(
         parts.append(_part("Plan", map(quoted, reversed(plan))))
     for channel, title in _CHANNELS:
         parts.append(_part(title, _entries(state.get(channel))))
+    parts.append(_part("Files", _files(state)))
     if summary := state.get("summary"):
         parts.append(_part("Summary", [quoted(summary, SECTION)]))
     if plan is None or windowed:
@@ -120,6 +124,12 @@ def _entries(channel: Any) -> Iterator[str]:
         yield from map(quoted, reversed(channel))
     elif channel not in (None, "", False):
         yield quoted(channel)
+
+
+def _files(state: State) -> Iterator[str]:
+    """Which there are, the last by path first; what they hold is read with a tool."""
+    for file in reversed(files_of(state.get(FILES)).values()):
+        yield f"{quoted(file.path)}, {file.size:,} bytes"
 
 
 def _is_open(step: Any) -> bool:

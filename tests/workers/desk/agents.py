@@ -19,9 +19,11 @@ from urllib.request import Request, urlopen
 from pydantic import BaseModel, Field
 
 from agents.tools import (
+    FILES,
     WORKING_MEMORY,
     Agent,
     Changed,
+    Files,
     Found,
     IdempotencyKey,
     Invalid,
@@ -458,6 +460,22 @@ patient = register(
         tools=[look, *WORKING_MEMORY],
         limits=Limits(max_steps=3_000),
         window=Window(tokens=4_000),
+    )
+)
+
+
+@tool(effect="none", title="Draw {path}")
+def draw(path: str, size: int, *, ctx: ToolContext) -> str:
+    """Make a file that is no text."""
+    return f"{Files(ctx).write(path, bytes(size)).size} bytes"
+
+
+filing = register(
+    Agent(
+        "test-files",
+        model="scripted",
+        system="You work on files.",
+        tools=[*FILES, draw, look, book],
     )
 )
 
