@@ -13,6 +13,7 @@ from agents.pages import (
     stream,
     tokens,
 )
+from agents.pages.ask_again import views as ask_again
 from agents.pages.audit import views as audit
 from agents.pages.bundles import views as bundles
 from agents.pages.compare import views as compare
@@ -41,6 +42,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *thread.urlpatterns,
     *remarks.urlpatterns,
     *fork.urlpatterns,
+    *ask_again.urlpatterns,
     *compare.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,

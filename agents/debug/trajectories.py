@@ -63,7 +63,7 @@ class Report:
 
 def runs(wanted: Wanted, by: UserPrincipal) -> QuerySet[Run]:
     """The runs that are wanted and that `by` may see, the newest first."""
-    found = Run.objects.for_user(by).filter(status=wanted.outcome)
+    found = Run.objects.for_user(by).filter(status=wanted.outcome, asks=None)
     if wanted.agent:
         found = found.filter(agent_version__agent__name=wanted.agent)
     if wanted.version is not None:

@@ -346,6 +346,14 @@ ROUTES = {
         may_get=operator,
         may_post=operator,
     ),
+    "agents:ask_again": Route(
+        of_step,
+        send=lambda things: {"times": "2", "seeds": "same", **key()},
+        may_get=reader,
+        may_post=operator,
+        done=(200, 422),  # a tool's step: no model was asked
+    ),
+    "agents:ask_again_answers": Route(of_step, may_get=reader),
     "agents:fork_diff": Route(
         get=False, send=lambda things: {"was_system": "a", "system": "b"}
     ),
@@ -822,6 +830,8 @@ def test_a_step_or_branch_of_another_thread_is_not_found_through_ones_own(
             "agents:step_parts",
             "agents:step_live",
             "agents:fork",
+            "agents:ask_again",
+            "agents:ask_again_answers",
         ):
             theirs, never = (
                 reverse(name, kwargs={"pk": mine.thread, "checkpoint": at})
