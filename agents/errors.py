@@ -256,6 +256,9 @@ class NoTestCase(AgentsError):
     status = 409
 
 
+NOT_SHARED = "a thread that is not shared with you"
+
+
 class AlreadyImported(AgentsError):
     """The conversation or bundle is a thread already; `known_as` names it."""
 

@@ -26,6 +26,7 @@ from agents.pages.remarks import views as remarks
 from agents.pages.retention import urls as retention
 from agents.pages.thread import urls as thread
 from agents.pages.threads import views as threads
+from agents.pages.trajectories import views as trajectories
 
 app_name = "agents"
 
@@ -39,6 +40,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *remembering.urlpatterns,
     *threads.urlpatterns,
     *bundles.urlpatterns,
+    *trajectories.urlpatterns,
     *thread.urlpatterns,
     *remarks.urlpatterns,
     *fork.urlpatterns,

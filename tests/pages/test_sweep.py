@@ -6,6 +6,7 @@ may see it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -194,6 +195,12 @@ def bundle() -> bytes:
     return file.write(file.BUNDLE, {}, content, lines=False).encode()
 
 
+def chat() -> bytes:
+    """A conversation that is no thread yet."""
+    said = [{"role": "user", "content": f"Hello {uuid4()}"}]
+    return json.dumps({"messages": said}).encode()
+
+
 def key() -> dict[str, str]:
     return {"request_key": str(uuid4())}
 
@@ -316,6 +323,17 @@ ROUTES = {
             **key(),
         },
         may_get=operator,
+        may_post=operator,
+    ),
+    "agents:trajectories": Route(may_get=reader),
+    "agents:trajectories_export": Route(get=False, send=no_ids, may_post=reader),
+    "agents:trajectories_import": Route(
+        get=False,
+        send=lambda things: {
+            "file": SimpleUploadedFile("log.jsonl", chat()),
+            "visibility": "workspace",
+            **key(),
+        },
         may_post=operator,
     ),
     "agents:thread_branches": Route(of_thread),
@@ -876,7 +894,8 @@ def test_a_form_works_for_those_who_may_and_only_for_them(name, things, join, br
             client = browser(member)
             with undone():
                 response = ask(client, name, things, post=True, **headers)
-                at = f"{who} {headers} {response.content[:3000]!r}"
+                said = b"a file" if response.streaming else response.content[:3000]
+                at = f"{who} {headers} {said!r}"
                 if route.may_post(person):
                     assert response.status_code in route.done, at
                 else:
