@@ -15,6 +15,7 @@
     ├─ NotEligible ─ NeedsPage                    not for this person to decide
     ├─ ApprovalInvalid                            what was approved may not run
     ├─ NotAGuard                                  a guard or preview gave no such thing
+    ├─ NotAskable                                 a step is no answer of a model
     └─ BranchBusy, AlreadyStarted, NotRetryable   the run is elsewhere by now
 
 As in `checkpoints.errors`, a message names the thing, what was found and what was
@@ -259,6 +260,9 @@ class NoTestCase(AgentsError):
     status = 409
 
 
+NOT_SHARED = "a thread that is not shared with you"
+
+
 class AlreadyImported(AgentsError):
     """The conversation or bundle is a thread already; `known_as` names it."""
 
@@ -399,6 +403,19 @@ class AlreadyStarted(AgentsError):
     def __init__(self, external_id: str, by_what: str) -> None:
         super().__init__(
             f"The external id {external_id!r} is taken, {by_what}. Give another one."
+        )
+
+
+class NotAskable(AgentsError):
+    """Only what a run here asked a model can be asked again."""
+
+    code = "not_askable"
+    status = 409
+
+    def __init__(self, step: int) -> None:
+        super().__init__(
+            f"Step {step} is no answer that a model gave a run here, so there is no request"
+            " to send again. Choose a step of kind model."
         )
 
 

@@ -13,6 +13,7 @@ from agents.pages import (
     stream,
     tokens,
 )
+from agents.pages.ask_again import views as ask_again
 from agents.pages.audit import views as audit
 from agents.pages.bundles import views as bundles
 from agents.pages.compare import views as compare
@@ -25,6 +26,7 @@ from agents.pages.remarks import views as remarks
 from agents.pages.retention import urls as retention
 from agents.pages.thread import urls as thread
 from agents.pages.threads import views as threads
+from agents.pages.trajectories import views as trajectories
 
 app_name = "agents"
 
@@ -38,9 +40,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *remembering.urlpatterns,
     *threads.urlpatterns,
     *bundles.urlpatterns,
+    *trajectories.urlpatterns,
     *thread.urlpatterns,
     *remarks.urlpatterns,
     *fork.urlpatterns,
+    *ask_again.urlpatterns,
     *compare.urlpatterns,
     *start.urlpatterns,
     *runs.urlpatterns,

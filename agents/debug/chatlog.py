@@ -9,20 +9,21 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
-from agents.errors import AlreadyImported
+from agents.errors import NOT_SHARED, AlreadyImported
 from agents.pure.chatlog import Conversation
 from agents.pure.labels import first_words
 from agents.tools import titles
 from agents.tools.secrets import capture
 from checkpoints import audit
-from checkpoints.access import Reason, SystemPrincipal
+from checkpoints.access import Reason, SystemPrincipal, UserPrincipal
+from checkpoints.errors import NotPermitted
 from checkpoints.ids import uuid7
 from checkpoints.keys import hierarchy
 from checkpoints.log.append import NewStep, StepMeta, commit, writer
 from checkpoints.log.threads import create_thread
-from checkpoints.models import Branch, Checkpoint, DataKey, Thread, Workspace
+from checkpoints.models import Branch, Checkpoint, DataKey, Group, Thread, Workspace
 from checkpoints.pure import ops
 from checkpoints.pure.chain import keyed_digest
 from checkpoints.pure.codec import State
@@ -34,20 +35,36 @@ def import_conversations(
     workspace: Workspace,
     owner_id: int | None,
     title: str,
+    by: UserPrincipal | None = None,
+    visibility: str = Thread.Visibility.WORKSPACE,
+    group: Group | None = None,
 ) -> list[Branch]:
     """All of a file's conversations, or none of them.
 
-    `title` names one that has no id of its own. Raises AlreadyImported.
+    `title` names one that has no id of its own; `by` is who brings them on a page: the
+    server's operator brings them by command. Raises AlreadyImported and NotPermitted.
     """
-    with transaction.atomic():
-        return [
-            _import(conversation, workspace, owner_id, title)
-            for conversation in conversations
-        ]
+    if by is not None and not by.may_operate:
+        raise NotPermitted("Viewers and auditors import nothing; an operator can.")
+    audience = {"visibility": visibility, "group": group}
+    try:
+        with transaction.atomic():
+            return [
+                _import(conversation, workspace, owner_id, title, by, audience)
+                for conversation in conversations
+            ]
+    except IntegrityError:
+        # Of what is stored here, ids of conversations alone can be taken.
+        raise AlreadyImported("It", "threads that were made just now") from None
 
 
 def _import(
-    conversation: Conversation, workspace: Workspace, owner_id: int | None, title: str
+    conversation: Conversation,
+    workspace: Workspace,
+    owner_id: int | None,
+    title: str,
+    by: UserPrincipal | None,
+    audience: dict[str, Any],
 ) -> Branch:
     external_id = conversation.id or _digest(conversation, workspace)
     before = (
@@ -56,7 +73,9 @@ def _import(
         .first()
     )
     if before is not None:
-        raise AlreadyImported(conversation.id or "It", str(before))
+        shared = by is None or Thread.objects.for_user(by).filter(pk=before.pk).exists()
+        known_as = str(before) if shared else NOT_SHARED
+        raise AlreadyImported(conversation.id or "It", known_as)
     conversation = _without_secrets(conversation)
     first, rest = _opening(conversation)
     branch = create_thread(
@@ -69,16 +88,17 @@ def _import(
         external_id=external_id,
         actor_id=None,
         context=_context(conversation.cleaned[0]) if first else None,
+        **audience,
     )
     at = writer(branch)
     cleaned = conversation.cleaned[len(conversation.messages) - len(rest) :]
     for message, paths in zip(rest, cleaned, strict=True):
         at = commit(at, _step(message, conversation, paths))
     audit.record(
-        SystemPrincipal("import_chat", workspace.pk),
+        by or SystemPrincipal("import_chat", workspace.pk),
         "import",
         obj=branch.thread,
-        via="command",
+        via="web" if by else "command",
         steps=len(rest) + 1,
     )
     branch.refresh_from_db()

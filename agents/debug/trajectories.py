@@ -7,12 +7,13 @@ log before it is opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TextIO
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from agents.models import Approval, Decision, Run
 from agents.pure import trajectory
@@ -29,8 +30,12 @@ from checkpoints.pure import codec
 from checkpoints.pure.codec import State
 
 MOST = 10_000  # runs of one export
+LOOKED = 50  # runs of a preview, opened to say what an export would leave out,
+SECONDS = 2.0  # for so long
+SHOWN = 3  # examples of a preview
 
 _Kind = Remark.Kind
+_WITH = ("thread", "branch__thread", "agent_version__agent")
 _CHANGED = (Decision.Verdict.EDIT, Decision.Verdict.REJECT)
 
 
@@ -62,8 +67,8 @@ class Report:
 
 
 def runs(wanted: Wanted, by: UserPrincipal) -> QuerySet[Run]:
-    """The runs that are wanted and that `by` may see, the newest first."""
-    found = Run.objects.for_user(by).filter(status=wanted.outcome)
+    """The runs that are wanted and that `by` may see: the newest first, or the cheapest."""
+    found = Run.objects.for_user(by).filter(status=wanted.outcome, asks=None)
     if wanted.agent:
         found = found.filter(agent_version__agent__name=wanted.agent)
     if wanted.version is not None:
@@ -84,9 +89,15 @@ def runs(wanted: Wanted, by: UserPrincipal) -> QuerySet[Run]:
             own=Subquery(own.reverse().values("kind")[:1]),
             whole=Subquery(whole.reverse().values("kind")[:1]),
         ).filter(Q(own=wanted.verdict) | Q(own=None, whole=wanted.verdict))
-    return found.select_related(
-        "thread", "branch__thread", "agent_version__agent"
-    ).order_by("-created_at", "-pk")[: wanted.most]
+    newest = found.order_by("-created_at", "-pk")[: wanted.most]
+    if not wanted.cheapest:
+        return newest.select_related(*_WITH)
+    return (
+        Run.objects.for_user(by)
+        .filter(pk__in=newest.values("pk"))
+        .select_related(*_WITH)
+        .order_by(F("cost").asc(nulls_last=True), "steps", "-created_at", "-pk")
+    )
 
 
 def write(
@@ -96,59 +107,125 @@ def write(
 
     Raises NotPermitted for who may not read threads.
     """
-    report, masks = Report(), Masks(capture)
-    found: Iterable[Run] = runs(wanted, by)
-    if wanted.cheapest:
-        found = sorted(
-            found, key=lambda run: (run.cost is None, run.cost or 0, run.steps)
-        )
-    tasks: set[bytes] = set()  # that there is an example of
-    for run in found:
-        opened = _open(run, by, report, via=via)
-        if opened is None:
-            continue
-        state, contents = opened
-        task = trajectory.task(state)
-        if wanted.cheapest and task in tasks:
-            report.leave("another run did the same for less")
-            continue
-        made = _example(state, run, contents, masks, report)
-        if made is None:
-            continue
-        tasks.add(task)
-        line = codec.canonical(made).decode()
-        out.write(f"{line}\n")
-        report.examples += 1
-        report.characters += len(line)
-    report.secrets = list(masks.secrets)
+    report = Report()
+    for line in lines(wanted, by, report, via=via):
+        out.write(line)
     return report
 
 
-def _open(
-    run: Run, by: UserPrincipal, report: Report, *, via: str
-) -> tuple[State, Contents] | None:
-    """The state that the run ended with."""
-    steps = Checkpoint.objects.for_user(by).filter(branch=run.branch_id, run=run.pk)
-    last = steps.order_by("-step").values_list("step", flat=True).first()
-    if last is None:
-        report.leave("it took no step, or its content is gone")
-        return None
-    seen = gate.admit(by, purpose="export", threads=[run.thread], steps=f"0-{last}")
-    audit.record(
-        by,
-        "export",
-        obj=run.thread,
-        purpose="trajectory",
-        via=via,
-        run=run.pk,
-        step=last,
-    )
-    try:
-        state = hydrate.state(seen, run.branch, step=last)
-    except CheckpointsError:
-        report.leave("it cannot be opened: it is damaged, or its content is gone")
-        return None
-    return state, Contents(seen, run.thread_id)
+def lines(
+    wanted: Wanted, by: UserPrincipal, report: Report, *, via: str = "web"
+) -> Iterator[str]:
+    """The examples, each a line, made one after the other; `report` is filled meanwhile.
+
+    Raises NotPermitted for who may not read threads.
+    """
+    making = _Making(wanted, by, report, exported=via)
+    for run in runs(wanted, by):
+        made = making.example(run)
+        if made is None:
+            continue
+        line = codec.canonical(made).decode()
+        report.examples += 1
+        report.characters += len(line)
+        yield f"{line}\n"
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an export would hold, as far as it was looked at."""
+
+    matching: int  # runs that are wanted
+    looked: int  # the first of them, which were opened
+    report: Report  # of those
+    examples: list[trajectory.Example] = field(repr=False)  # the first few
+
+
+def preview(wanted: Wanted, by: UserPrincipal) -> Preview:
+    """The beginning of an export, and of its report, within a second or two.
+
+    No more than `LOOKED` runs are opened, for `SECONDS` at most, and that they were is in
+    the audit log. Raises NotPermitted for who may not read threads.
+    """
+    found = runs(wanted, by)
+    report, looked = Report(), 0
+    shown: list[trajectory.Example] = []
+    making = _Making(wanted, by, report)
+    end = time.monotonic() + SECONDS
+    for run in found[:LOOKED]:
+        looked += 1
+        made = making.example(run)
+        if made is not None:
+            report.examples += 1
+            report.characters += len(codec.canonical(made).decode())
+            if len(shown) < SHOWN:
+                shown.append(made)
+        if time.monotonic() > end:
+            break
+    return Preview(found.count(), looked, report, shown)
+
+
+class _Making:
+    """Examples of runs, one after the other; what the later ones need of the earlier."""
+
+    def __init__(
+        self, wanted: Wanted, by: UserPrincipal, report: Report, *, exported: str = ""
+    ) -> None:
+        """`exported`: the way in which they are handed out; empty: they are not."""
+        self._cheapest = wanted.cheapest
+        self._by = by
+        self._report = report
+        self._exported = exported
+        self._masks = Masks(capture)
+        self._tasks: set[bytes] = set()  # that there is an example of
+
+    def example(self, run: Run) -> trajectory.Example | None:
+        """None: it is left out, and the report says why."""
+        opened = self._open(run)
+        if opened is None:
+            return None
+        state, contents = opened
+        task = trajectory.task(state)
+        if self._cheapest and task in self._tasks:
+            self._report.leave("another run did the same for less")
+            return None
+        made = _example(state, run, contents, self._masks, self._report)
+        if made is not None:
+            self._tasks.add(task)
+            self._report.secrets = list(self._masks.secrets)
+        return made
+
+    def _open(self, run: Run) -> tuple[State, Contents] | None:
+        """The state that the run ended with."""
+        steps = Checkpoint.objects.for_user(self._by).filter(
+            branch=run.branch_id, run=run.pk
+        )
+        last = steps.order_by("-step").values_list("step", flat=True).first()
+        if last is None:
+            self._report.leave("it took no step, or its content is gone")
+            return None
+        purpose = "export" if self._exported else "trajectories page"
+        seen = gate.admit(
+            self._by, purpose=purpose, threads=[run.thread], steps=f"0-{last}"
+        )
+        if self._exported:
+            audit.record(
+                self._by,
+                "export",
+                obj=run.thread,
+                purpose="trajectory",
+                via=self._exported,
+                run=run.pk,
+                step=last,
+            )
+        try:
+            state = hydrate.state(seen, run.branch, step=last)
+        except CheckpointsError:
+            self._report.leave(
+                "it cannot be opened: it is damaged, or its content is gone"
+            )
+            return None
+        return state, Contents(seen, run.thread_id)
 
 
 def _example(

@@ -81,6 +81,17 @@ class Run(models.Model):
     retry_of = models.ForeignKey(
         "self", models.PROTECT, null=True, related_name="retries"
     )
+    asks = models.ForeignKey(
+        Checkpoint,
+        models.PROTECT,
+        null=True,
+        related_name="asked_again",
+        db_constraint=False,
+        db_index=False,
+        editable=False,
+        help_text="The model's step whose request it sends once more. It does nothing "
+        "else: no call of the answer is begun.",
+    )
     status = models.CharField(max_length=10, choices=Status, default=Status.READY)
     queue = models.CharField(
         max_length=60, default=QUEUE, help_text="Whose workers take it."
@@ -187,6 +198,11 @@ class Run(models.Model):
                 condition=Q(status="ready"),
             ),
             models.Index(fields=["workspace", "-created_at"], name="run_recent"),
+            models.Index(
+                fields=["asks", "-created_at"],
+                name="run_asking",
+                condition=Q(asks__isnull=False),
+            ),
             models.Index(
                 fields=["workspace", "failed_step", "-finished_at"],
                 name="run_failed_at",

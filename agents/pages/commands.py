@@ -50,6 +50,10 @@ def _audits(principal: UserPrincipal) -> bool:
     return principal.may_audit
 
 
+def _reads(principal: UserPrincipal) -> bool:
+    return principal.may_read
+
+
 def _operates(principal: UserPrincipal) -> bool:
     return principal.may_operate
 
@@ -68,6 +72,7 @@ PAGES = (
     _Page("Threads", "agents:threads", "thread", "g t"),
     _Page("Threads that wait", "agents:threads", "thread", query="?status=waiting"),
     _Page("Threads that failed", "agents:threads", "alert", query="?status=failed"),
+    _Page("Trajectories", "agents:trajectories", "out", may=_reads),
     _Page("Runs and workers", "agents:runs", "run", "g r"),
     _Page("Start a run", "agents:new_run", "plus", may=_operates),
     _Page("Agents", "agents:agents", "agent", "g a"),

@@ -51,6 +51,16 @@ class Conversation:
         return codec.text([self.model, self.system, self.messages])
 
 
+def decode(data: bytes) -> str:
+    """A file's text. Raises MalformedLog."""
+    try:
+        return data.decode("utf-8-sig")  # some editors add a mark
+    except UnicodeDecodeError as problem:
+        raise MalformedLog(
+            f"byte {problem.start} is not UTF-8; save it as UTF-8."
+        ) from problem
+
+
 def parse(text: str, *, lines: bool = False) -> list[Conversation]:
     """The conversations of a file, one at least. Raises MalformedLog."""
     conversations: list[Conversation] = []

@@ -100,6 +100,17 @@ def advance(
     return _think(compose(state, tools.schemas, as_whole=as_whole), model, tools)
 
 
+def ask_once(state: State, model: Model, tools: Tools) -> Finished:
+    """The model's next reply to this state, and nothing more: none of its calls is
+    considered, and what comes of them is for whoever goes on from there.
+    """
+    match _think(compose(state, tools.schemas), model, tools):
+        case Continue(step):
+            return Finished(step)
+        case Finished() as over:
+            return over
+
+
 def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
     stopped = bool(outcome.stop)
     step_id = uuid7()

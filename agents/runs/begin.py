@@ -35,11 +35,13 @@ def begin(
     external_id: str | None = None,
     resume: str = "",
     max_cost: Decimal | None = None,
+    asks: Checkpoint | None = None,
 ) -> Run:
     """A run that is ready, acting for `by`, in the open transaction.
 
     `resume` is what a person chose that it goes on from (`Run.Resume`), `max_cost` what
-    they let it cost, in US dollars; else a retry may cost as much again. Its queue is the
+    they let it cost, in US dollars; else a retry may cost as much again; `asks` the step
+    whose request is all that it sends once more, as a retry of it does. Its queue is the
     agent's; so is its priority, unless the caller, or the run that it tries again, has
     another.
 
@@ -68,6 +70,7 @@ def begin(
         external_id=external_id,
         resume=resume,
         max_cost=retry_of.max_cost if retry_of and max_cost is None else max_cost,
+        asks_id=asks.pk if asks else retry_of.asks_id if retry_of else None,
     )
 
 
@@ -121,6 +124,7 @@ def _ready(
     external_id: str | None = None,
     resume: str = "",
     max_cost: Decimal | None = None,
+    asks_id: UUID | None = None,
 ) -> Run:
     agent = registry.agent(version.agent.name)
     if priority is None:
@@ -141,6 +145,7 @@ def _ready(
         external_id=external_id,
         resume=resume,
         max_cost=max_cost,
+        asks_id=asks_id,
         rings=1,
         rung_at=ClockTimestamp(),
     )

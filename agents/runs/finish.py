@@ -107,6 +107,8 @@ def succeed(claim: Claim, save: Also) -> None:
         save()
         let_go(claim)
         _end(claim, Run.Status.SUCCEEDED, finished_at=ClockTimestamp())
+        if claim.run.asks_id is not None:
+            supersede_calls(claim.run.pk)  # it asked for the answer alone
         answer_rest(claim.run)
 
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Sum
 
-from agents.models import Approval, ToolCall
+from agents.models import Approval, Run, ToolCall
 from agents.pure.context import backwards, calls_of
 from agents.pure.step import Failure
 from agents.runs.at_exit import AtExit
@@ -28,8 +29,10 @@ ANEW = "Retry goes on from here, with as much again."
 def reached(held: Claim, progress: Progress) -> Failure | None:
     """The first limit that is reached; None: the run may take a step."""
     limits = held.agent.limits
+    own = _own(limits, held)
     return (
-        _budget(_own(limits, held), progress)
+        _budget(own, progress)
+        or _asked_again(held, own)
         or _rejected(held, progress, limits)
         or _repeated(held, progress, limits)
     )
@@ -76,6 +79,21 @@ def _budget(limits: Limits, progress: Progress) -> Failure | None:
                 f" {ANEW}",
             )
     return None
+
+
+def _asked_again(held: Claim, limits: Limits) -> Failure | None:
+    """Whether the answers that were asked for of one step cost as much as one run may."""
+    if held.run.asks_id is None or limits.max_cost is None:
+        return None
+    asked = Run.objects.for_run(held.principal).filter(asks=held.run.asks_id)
+    spent = asked.aggregate(cost=Sum("cost"))["cost"]
+    if spent is None or spent < limits.max_cost:
+        return None
+    return Failure(
+        "too_expensive",
+        f"The answers that were asked for again of this step cost ${spent:.4f} together;"
+        f" their limit is ${limits.max_cost:f}. The model was not asked.",
+    )
 
 
 def _rejected(held: Claim, progress: Progress, limits: Limits) -> Failure | None:

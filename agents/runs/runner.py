@@ -18,7 +18,7 @@ from agents.llm import OpenAIModel
 from agents.models import Run
 from agents.pure.calls import Call
 from agents.pure.context import AsSent, window_of
-from agents.pure.engine import advance
+from agents.pure.engine import advance, ask_once
 from agents.pure.step import Continue, Failure, Finished, Interrupted, Step
 from agents.queue import ring
 from agents.runs import finish, incoming, limits, outcomes
@@ -86,6 +86,8 @@ class Runner:
         self._progress = progress
         self._stopping = stopping
         self._as_whole = AsSent()
+        # Whether it sends one request again, to the state as that was, and no more.
+        self._asks = held.run.asks_id is not None
 
     def go(self, heart: Heartbeat) -> None:
         """Raises Fenced, and what keeps the run from going on: CheckpointsError."""
@@ -110,9 +112,10 @@ class Runner:
         self._hydrate(heart)
         if self._is_full():
             return
-        self._migrate()
-        self._take_in()
-        self._resume()
+        if not self._asks:
+            self._migrate()
+            self._take_in()
+            self._resume()
         while not heart.lost:
             if heart.cancel_requested or self._progress.told.cancel_requested:
                 self._progress.flush()
@@ -220,7 +223,9 @@ class Runner:
             progress.settle()
         if not progress.told.granted:
             self._opener.require_right()
-        if open_calls:
+        if self._asks:
+            pass  # what came in is for the run after it, as are calls
+        elif open_calls:
             self._ledger.propose(open_calls)
         elif progress.told.messages:
             self._take_in()
@@ -228,17 +233,7 @@ class Runner:
         self._effects.state = progress.state
         failpoint("before step")
         try:
-            outcome = advance(
-                progress.state,
-                self._model,
-                self._effects,
-                keys=progress.keys,
-                waiting=open_calls,
-                as_whole=self._as_whole,
-                window=window_of(
-                    progress.state, self._claim.agent.window, str(self._claim.run.pk)
-                ),
-            )
+            outcome = self._advance(open_calls)
         except CallBroke as broke:
             self._fail(Failure(broke.code, str(broke)))
             return True
@@ -262,6 +257,20 @@ class Runner:
             case Finished(step, failure):
                 self._finish(step, failure)
         return True
+
+    def _advance(self, open_calls: list[Call]) -> Continue | Interrupted | Finished:
+        state = self._progress.state
+        if self._asks:
+            return ask_once(state, self._model, self._effects)
+        return advance(
+            state,
+            self._model,
+            self._effects,
+            keys=self._progress.keys,
+            waiting=open_calls,
+            as_whole=self._as_whole,
+            window=window_of(state, self._claim.agent.window, str(self._claim.run.pk)),
+        )
 
     def _take_in(self) -> None:
         """Messages and decisions that came in, each a step, in the order they came."""

@@ -229,6 +229,7 @@ def fork_run(
     max_cost: Decimal | None = None,
     reapply: bool = False,
     source: Source | None = None,
+    asks: Checkpoint | None = None,
 ) -> Branch:
     """A branch that goes on from the checkpoint, changed so; with a run of its own.
 
@@ -236,7 +237,8 @@ def fork_run(
     of which calls of the source something else; `resume` what its first run goes on from:
     empty is the source's conversation, however old, `max_cost` what that run may cost.
     `reapply`: what people said on the source later is said to it again, by `by`; their
-    decisions never are. `source`: the checkpoint, where the caller has opened it.
+    decisions never are. `source`: the checkpoint, where the caller has opened it. `asks`:
+    the step whose request its run sends once more, and nothing else (ask_again.py).
 
     Raises InvalidEdit (also where it would wait for calls that were made elsewhere),
     UnknownAgent (`agent` as in `send_message`) and NotPermitted.
@@ -282,7 +284,9 @@ def fork_run(
             for message in later:
                 _queue(locked, message, by)
             version = version_for(locked, agent)
-            made = begin(locked, version, by=by, resume=resume, max_cost=max_cost)
+            made = begin(
+                locked, version, by=by, resume=resume, max_cost=max_cost, asks=asks
+            )
             audit.record(by, "fork", obj=branch, run=made.pk, **told)
     return branch
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from playwright.sync_api import Page
+
+from tests.browser.conftest import DESKTOP, PHONE
 
 VENDOR = Path(__file__).parent / "vendor"
 LIBRARY = VENDOR / "axe-4.14.1.min.js"
@@ -54,3 +56,21 @@ def violations(
     without = but["values"] if but and rules["type"] == "tag" else []
     found: list[dict[str, Any]] = page.evaluate(RUN, [rules, without])
     return [f"{one['id']}\n    " + "\n    ".join(one["nodes"][:5]) for one in found]
+
+
+def wrong_in_any_look(page: Page) -> list[str]:
+    """As `violations`, of the page in the light and wide, and dark on a phone, where it
+    may not be wider than the screen either."""
+    wrong = []
+    looks: list[tuple[Literal["light", "dark"], tuple[int, int]]] = [
+        ("light", DESKTOP),
+        ("dark", PHONE),
+    ]
+    for scheme, size in looks:
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        wrong += violations(page, EVERY, but=SIZES)
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            wrong.append(f"It is wider than {size[0]} px.")
+    page.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
+    return wrong

@@ -201,6 +201,7 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit("/agents/waiting-desk/", "/agents/waiting-desk/tools/")
     one.visit("/agents/waiting-desk/policies/?tool=rent")
     one.visit("/agents/waiting-desk/versions/", "/runs/new?agent=waiting-desk")
+    one.visit("/threads/trajectories/?look=1", "/threads/trajectories/?look=1&most=x")
     one.visit("/audit/?action=decide", "/audit/?action=nothing")
 
 

@@ -6,6 +6,7 @@ may see it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -203,6 +204,12 @@ def bundle() -> bytes:
     return file.write(file.BUNDLE, {}, content, lines=False).encode()
 
 
+def chat() -> bytes:
+    """A conversation that is no thread yet."""
+    said = [{"role": "user", "content": f"Hello {uuid4()}"}]
+    return json.dumps({"messages": said}).encode()
+
+
 def key() -> dict[str, str]:
     return {"request_key": str(uuid4())}
 
@@ -327,6 +334,17 @@ ROUTES = {
         may_get=operator,
         may_post=operator,
     ),
+    "agents:trajectories": Route(may_get=reader),
+    "agents:trajectories_export": Route(get=False, send=no_ids, may_post=reader),
+    "agents:trajectories_import": Route(
+        get=False,
+        send=lambda things: {
+            "file": SimpleUploadedFile("log.jsonl", chat()),
+            "visibility": "workspace",
+            **key(),
+        },
+        may_post=operator,
+    ),
     "agents:thread_branches": Route(of_thread),
     "agents:thread_search": Route(of_thread),
     "agents:blob": Route(of_blob, may_get=reader),
@@ -356,6 +374,14 @@ ROUTES = {
         may_get=operator,
         may_post=operator,
     ),
+    "agents:ask_again": Route(
+        of_step,
+        send=lambda things: {"times": "2", "seeds": "same", **key()},
+        may_get=reader,
+        may_post=operator,
+        done=(200, 422),  # a tool's step: no model was asked
+    ),
+    "agents:ask_again_answers": Route(of_step, may_get=reader),
     "agents:fork_diff": Route(
         get=False, send=lambda things: {"was_system": "a", "system": "b"}
     ),
@@ -844,6 +870,8 @@ def test_a_step_or_branch_of_another_thread_is_not_found_through_ones_own(
             "agents:step_parts",
             "agents:step_live",
             "agents:fork",
+            "agents:ask_again",
+            "agents:ask_again_answers",
         ):
             theirs, never = (
                 reverse(name, kwargs={"pk": mine.thread, "checkpoint": at})
@@ -888,7 +916,8 @@ def test_a_form_works_for_those_who_may_and_only_for_them(name, things, join, br
             client = browser(member)
             with undone():
                 response = ask(client, name, things, post=True, **headers)
-                at = f"{who} {headers} {response.content[:3000]!r}"
+                said = b"a file" if response.streaming else response.content[:3000]
+                at = f"{who} {headers} {said!r}"
                 if route.may_post(person):
                     assert response.status_code in route.done, at
                 else:

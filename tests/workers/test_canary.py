@@ -215,6 +215,17 @@ def live_through_everything(
     alice.send("/cancel$")
     over(forked, "cancelled")
 
+    # Asked again: other words, of which nothing is done.
+    for n in range(2):
+        server.will_say(birds.text(f"answer again {n}"))
+    reply = Checkpoint.objects.filter(branch=branch, kind="model").earliest("step")
+    alice.open(f"/threads/{run.thread_id}/at/{reply.pk}/ask-again")
+    alice.send("/ask-again$", times="2", seeds="new")
+    for each in Run.objects.filter(asks=reply):
+        over(each, "succeeded")
+    alice.open(f"/threads/{run.thread_id}/at/{reply.pk}/ask-again")
+    assert "0 of 2" in alice.page, alice.page
+
     # Found again by what its agent declares of it.
     server.will_say("So it is.")
     alice.open("/runs/new")

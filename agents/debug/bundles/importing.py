@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
-from agents.errors import AlreadyImported, BadFile
+from agents.errors import NOT_SHARED, AlreadyImported, BadFile
 from agents.pure.bundles import file, shape
 from agents.pure.bundles.mask import Masks
 from agents.pure.bundles.shape import IMPORTED, Content, Step
@@ -39,7 +39,6 @@ _META = (
     *("tokens_cached", "latency_ms", "error_class"),
 )
 _MODEL = ("model_requested", "model_returned", "fingerprint")  # in clear, and any text
-NOT_SHARED = "a thread that is not shared with you"
 _ELSEWHERE = ("at", "by", "agent", "name", "calls")
 
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agents.debug.chatlog import import_conversations
 from agents.errors import AlreadyImported, MalformedLog
 from agents.management import lookups
-from agents.pure.chatlog import parse
+from agents.pure.chatlog import decode, parse
 from checkpoints.errors import StoreUnavailable
 
 
@@ -49,10 +49,6 @@ class Command(BaseCommand):
 
     def _read(self, file: Path) -> str:
         try:
-            return file.read_text(encoding="utf-8-sig")  # some editors add a mark
+            return decode(file.read_bytes())
         except OSError as problem:
             raise MalformedLog(f"cannot be read ({problem.strerror}).") from problem
-        except UnicodeDecodeError as problem:
-            raise MalformedLog(
-                f"byte {problem.start} is not UTF-8; save it as UTF-8."
-            ) from problem
