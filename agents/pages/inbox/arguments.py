@@ -27,7 +27,6 @@ CHARACTERS = 600
 START = 160  # characters of a folded value that can be read without opening it
 INLINE = 20_000  # characters that the page itself holds; the rest has its own
 ROWS = 100  # arguments; more are folded into one
-SCANNED = 200_000  # characters of one argument that are looked through for deceit
 
 _FORMATS = {
     "decimal": "exact number",
@@ -103,7 +102,7 @@ class Argument:
     @cached_property
     def warnings(self) -> list[str]:
         """What in it looks different from what it is."""
-        return misleading(self.name) + misleading(self.text[:SCANNED])
+        return misleading(self.name) + misleading(self.text)
 
 
 def table(

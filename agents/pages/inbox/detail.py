@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from agents.approvals.given import hash_of_shown
@@ -174,7 +175,7 @@ class Detail:
         """What was opened, for the address of the page: "read=…&read=…"."""
         return "&".join(f"read={one.token}" for one in self.arguments if one.is_read)
 
-    @property
+    @cached_property
     def warnings(self) -> list[tuple[str, list[str]]]:
         """Names of arguments, or where else it stands, with what misleads in them.
 
