@@ -13,6 +13,7 @@ from agents.pure.terms import Terms
 from checkpoints.access import Reason
 from checkpoints.models import Group
 from tests.agents.waiting import GOOD, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,6 +40,7 @@ def approve(client: Client, approval: Approval, **more):
         "decision": "approve",
         "revision": approval.revision,
         "digest": bytes(approval.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **more,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)

@@ -20,6 +20,7 @@ from agents.runs import looks
 from agents.tools import registry
 from checkpoints.access import Reason, RunPrincipal
 from tests.agents.waiting import COSTS, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,6 +76,7 @@ def decide(client, approval: Approval, decision: str, **typed: str):
         "decision": decision,
         "revision": str(now.revision),
         "digest": bytes(now.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **typed,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)

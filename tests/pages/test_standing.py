@@ -14,6 +14,7 @@ from checkpoints.access import Reason
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent, Group, Membership, Thread
 from tests.agents.waiting import make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -52,6 +53,7 @@ def decide(client: Client, approval: Approval, decision: str, **typed: str):
         "decision": decision,
         "revision": str(now.revision),
         "digest": bytes(now.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **typed,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)
@@ -131,6 +133,7 @@ def test_with_script_the_toast_has_the_button(ask, browser, alice):
         "decision": "approve",
         "revision": "1",
         "digest": bytes(request.digest).hex(),
+        "shown": hash_on_page(browser(alice), request),
     }
     answer = browser(alice).post(
         f"/inbox/{request.pk}/decide", posted, headers={"HX-Request": "true"}
@@ -223,8 +226,9 @@ def test_who_approved_in_another_tab_takes_that_back_before_breaking_the_glass(
     assert "Approve alone and run" in text_of(
         admin.get(f"/inbox/{request.pk}/sheet/break_glass")
     )
+    sheet = hash_on_page(admin, request)
     assert decide(admin, request, "approve").status_code == 303
-    alone = {"reason": "The desk is closed, the train leaves."}
+    alone = {"reason": "The desk is closed, the train leaves.", "shown": sheet}
     answer = decide(admin, request, "break_glass", **alone)
     page = text_of(answer)
     assert answer.status_code == 409
@@ -325,12 +329,17 @@ def where_shown(request: Approval) -> list[str]:
     return [event.detail["shown"] for event in said]
 
 
-def test_of_a_form_that_says_no_more_the_log_says_that_it_named_a_digest(
-    ask, browser, alice
+@pytest.mark.parametrize("decision", ["approve", "edit", "reject", "break_glass"])
+def test_a_form_that_does_not_say_what_was_shown_decides_nothing(
+    ask, browser, join, decision
 ):
-    request = ask()
-    decide(browser(alice), request, "approve")
-    assert where_shown(request) == ["digest"]
+    request = ask(approvers=2) if decision == "break_glass" else ask()
+    client = browser(join("ada", "admin", can_approve=True))
+    refused = decide(client, request, decision, shown="", reason="Too dear.")
+    assert refused.status_code == 422
+    assert "does not say what was shown. Reload the page." in refused.content.decode()
+    assert fresh(request).is_pending
+    assert where_shown(request) == []
 
 
 def test_similar_decisions_are_told_with_why_they_were_rejected(

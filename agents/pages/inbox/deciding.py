@@ -198,12 +198,12 @@ def _said(approval: Approval, standing: Standing, verdict: str) -> str:
     return (DONE_IN_DOUBT if in_doubt else DONE)[verdict].format(approval)
 
 
-def _shown(request: MemberRequest) -> bytes | None:
-    """The hash of what was shown, as the form carries it; None for what is none."""
+def _shown(request: MemberRequest) -> bytes:
+    """The hash of what was shown, as the form carries it; a form without one is refused."""
     try:
-        return bytes.fromhex(request.POST.get("shown", "")) or None
+        return bytes.fromhex(request.POST.get("shown", ""))
     except ValueError:
-        return b""  # which is refused
+        return b""
 
 
 def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
@@ -212,7 +212,7 @@ def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
 
 
 def _require_seen(
-    request: MemberRequest, current: Approval, shown: bytes | None
+    request: MemberRequest, current: Approval, shown: bytes
 ) -> None:
     """The page showed what there is now, and what is folded on it was opened.
 
@@ -224,9 +224,9 @@ def _require_seen(
     require_read(asked.arguments)
 
 
-def _require_as_shown(asked: Detail, shown: bytes | None) -> None:
+def _require_as_shown(asked: Detail, shown: bytes) -> None:
     """A hash that is none is refused with the decision."""
-    if shown is not None and len(shown) == SHOWN_BYTES and shown.hex() != asked.shown:
+    if len(shown) == SHOWN_BYTES and shown.hex() != asked.shown:
         raise errors.NotAsShown
 
 

@@ -75,7 +75,7 @@ class Sent:
 
     pk: UUID
     seen: Seen
-    shown: bytes | None = None
+    shown: bytes  # of its line; empty where nothing is decided
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -219,7 +219,7 @@ def _act(request: MemberRequest, do: str, shown: Sequence[Sent]) -> dict[UUID, s
         )
         unread = _unread(by, shown) if do == "approve" else {}
         shown = [one for one in shown if one.pk not in unread]
-        hashes = {one.pk: one.shown for one in shown if one.shown is not None}
+        hashes = {one.pk: one.shown for one in shown}
         pairs = [(one.pk, one.seen) for one in shown]
         results = batch.decide(pairs, verdict, by, reason, hashes)
         return unread | {one.id: str(one.problem) for one in results if one.problem}
@@ -244,7 +244,7 @@ def _unread(by: UserPrincipal, shown: Sequence[Sent]) -> dict[UUID, str]:
         one = sent[row.approval.pk]
         if row.left_out in (LONG, LOOKED_AT, UNREAD):
             unread[one.pk] = row.left_out
-        elif row.shown and one.shown is not None and one.shown.hex() != row.shown:
+        elif row.shown and one.shown.hex() != row.shown:
             unread[one.pk] = str(errors.NotAsShown())
     return unread
 
@@ -273,7 +273,7 @@ def _seen(text: str) -> Sent | None:
         return None
     try:
         seen = Seen(int(revision), bytes.fromhex(digest))
-        return Sent(found, seen, bytes.fromhex(shown) or None)
+        return Sent(found, seen, bytes.fromhex(shown))
     except ValueError:
         return None
 
