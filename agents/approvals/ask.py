@@ -12,11 +12,11 @@ from django.db import transaction
 from django.db.models import F
 
 from agents.approvals import guards, sight
-from agents.approvals.binding import digest_of
+from agents.approvals.binding import digest_of, last_decision
 from agents.approvals.forget import forget
 from agents.approvals.guards import Look
 from agents.delivery import outbox
-from agents.models import Approval, Run, ToolCall
+from agents.models import Approval, Decision, Run, ToolCall
 from agents.pure.digest import alike_digest
 from agents.pure.terms import Demand, Terms
 from agents.tools import Tool
@@ -161,6 +161,9 @@ def put(
     values["alike"] = alike_digest(key, tool=tool.name, arguments=request.asked)
     if in_doubt:  # what its guard would say now may be what the call did itself
         values |= {"guard": "", "guard_asked_at": None}
+        last = None if approval._state.adding else last_decision(approval)
+        if last is not None and last.verdict == Decision.Verdict.EDIT:
+            values["preview"] = None  # it was of the arguments before the edit
     else:
         values |= guards.columns(approval, request.look, at=now)
     for name, value in values.items():

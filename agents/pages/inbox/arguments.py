@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from django.utils.crypto import salted_hmac
@@ -49,6 +50,12 @@ class Argument:
     token: str = ""  # what the form gives back once it was opened
     is_read: bool = False
     is_rest: bool = False  # many arguments as one: `value` has them by name
+    is_preview: bool = False  # no argument: what is shown of what the call would do
+
+    @property
+    def anchor(self) -> str:
+        """Its id on the page, where it is folded."""
+        return "apr-preview-all" if self.is_preview else f"arg-{self.number}"
 
     @property
     def plain(self) -> str | None:
@@ -182,9 +189,11 @@ def require_read(rows: list[Argument]) -> None:
 
 def _token(approval: Approval, reader: UserPrincipal, row: Argument) -> str:
     """Proof that this person was shown the whole of this value, as it is now."""
+    # No digest of the request binds its preview.
+    which = sha256(row.text.encode()).hexdigest() if row.is_preview else row.number
     what = (
         f"{reader.user_id} {approval.pk} {approval.revision} "
-        f"{bytes(approval.digest).hex()} {row.number}"
+        f"{bytes(approval.digest).hex()} {which}"
     )
     return salted_hmac("holdpoint.read", what, algorithm="sha256").hexdigest()[:40]
 

@@ -29,6 +29,7 @@ from agents.pages.respond import invalid, is_fragment, moved_on, went_on
 from agents.pure.terms import Terms
 from agents.runs.stop import cancel
 from checkpoints.compiled import Compiled
+from checkpoints.pure.codec import same
 
 DONE = {
     "break_glass": "Approved {} alone. The audit log says so.",
@@ -166,7 +167,11 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
             arguments = editing.read(current, request.POST, detail.asked)
             if _is_as_seen(current, seen) and detail.may_decide:
                 _require_as_shown(detail, shown)
-                require_read(left_by(arguments, detail.arguments))
+                require_read(
+                    detail.foldable  # which is no edit, and approves it
+                    if same(arguments, detail.asked)
+                    else left_by(arguments, detail.arguments)
+                )
             sure["password_ok"] = password_ok(request)
             decisions.edit(current, seen=seen, by=by, arguments=arguments, **sure)
         case "reject":
@@ -221,7 +226,7 @@ def _require_seen(
     read = pane.read_by(request)
     asked = open_asked(request.principal, current, read=read)
     _require_as_shown(asked, shown)
-    require_read(asked.arguments)
+    require_read(asked.foldable)
 
 
 def _require_as_shown(asked: Detail, shown: bytes) -> None:
