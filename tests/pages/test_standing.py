@@ -8,12 +8,15 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.approvals.ask import Request
+from agents.approvals.ask import ask as ask_again
 from agents.models import Approval, ApprovalNote, Decision, Run, Snooze
 from agents.pure.terms import Terms
-from checkpoints.access import Reason
+from agents.tools import registry
+from checkpoints.access import Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent, Group, Membership, Thread
-from tests.agents.waiting import make_waiting
+from tests.agents.waiting import GOOD, make_waiting
 from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -340,6 +343,33 @@ def test_a_form_that_does_not_say_what_was_shown_decides_nothing(
     assert "does not say what was shown. Reload the page." in refused.content.decode()
     assert fresh(request).is_pending
     assert where_shown(request) == []
+
+
+def test_a_note_that_may_not_be_written_is_kept(ask, browser, join):
+    request, ines = ask(), join("ines", "auditor")
+    answer = care(browser(ines), request, "note", note="Ask Ana <b> first.")
+    assert answer.status_code == 403
+    kept = text_of(answer).partition('id="apr-kept"')[2]
+    assert "Ask Ana &lt;b&gt; first." in kept
+    assert "Nothing was decided." in text_of(answer)
+
+
+def test_one_person_says_what_came_of_a_call_and_two_run_it_again(
+    ask, browser, alice, bob
+):
+    for verdict, status in [("respond", "responded"), ("approve", "pending")]:
+        request = ask(approvers=2)
+        with unscoped(Reason.TEST):
+            book = registry.tool("waiting-desk", "book")
+            ask_again(request.run, [Request(request.call, book, GOOD, in_doubt="x")])
+        client = browser(alice)
+        page = " ".join(page_of(client, request).split())
+        assert "Who knows what came of it can say so alone" in page
+        assert "To run it again, 2 people approve." in page
+        decide(client, request, verdict, response="It is booked.")
+        assert fresh(request).status == status
+    decide(browser(bob), request, "approve")
+    assert fresh(request).status == "approved"
 
 
 def test_similar_decisions_are_told_with_why_they_were_rejected(
