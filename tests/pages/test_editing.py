@@ -39,7 +39,11 @@ def bound(client: Client, approval: Approval) -> dict[str, str]:
     """What the form says was shown."""
     digest = bytes(approval.digest).hex()
     revision = str(approval.revision)
-    return {"revision": revision, "digest": digest, "shown": hash_on_page(client, approval)}
+    return {
+        "revision": revision,
+        "digest": digest,
+        "shown": hash_on_page(client, approval),
+    }
 
 
 def show(client: Client, approval: Approval, view: str, **typed: str | list[str]):

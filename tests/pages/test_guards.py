@@ -71,7 +71,7 @@ def checked(client, approval: Approval) -> str:
     return text_of(client.get(answer["Location"]))
 
 
-def decide(client, approval: Approval, decision: str, **typed: str):
+def decide(client, approval: Approval, decision: str, **typed: str | list[str]):
     now = fresh(approval)
     posted = {
         "decision": decision,
@@ -412,7 +412,9 @@ def test_a_long_preview_is_opened_before_what_it_shows_goes_ahead(
     assert not fresh(booth).is_pending
 
 
-def test_an_edit_need_not_open_the_preview_of_what_it_replaces(signed_in, alice, poster):
+def test_an_edit_need_not_open_the_preview_of_what_it_replaces(
+    signed_in, alice, poster
+):
     request = poster(LONG)
     client = signed_in(alice)
     page = client.get(f"/inbox/{request.pk}/edit").content.decode()
@@ -484,7 +486,9 @@ def test_a_call_in_doubt_is_not_shown_with_the_preview_of_other_arguments(
     decided = fresh(request)
     with unscoped(Reason.TEST):
         announce = registry.tool("waiting-desk", "announce")
-        tried = Request(decided.call, announce, {"text": "Open"}, in_doubt="LookupError")
+        tried = Request(
+            decided.call, announce, {"text": "Open"}, in_doubt="LookupError"
+        )
         ask(decided.run, [tried])
     page = client.get(f"/inbox/{request.pk}/").content.decode()
     assert "outcome unknown" in page

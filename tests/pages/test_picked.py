@@ -92,7 +92,8 @@ def test_what_changed_since_it_was_shown_is_left(browser, bob, three):
 def test_a_line_that_does_not_say_what_was_shown_is_left(browser, bob, three, do):
     client = browser(bob)
     _, seen = chosen(client, do, three)
-    cut = [text.rpartition(":")[0] + end for text, end in zip(seen, ("", ":", ":00"))]
+    ends = ("", ":", ":00")
+    cut = [text.rpartition(":")[0] + end for text, end in zip(seen, ends, strict=True)]
     posted = {"do": do, "seen": cut, "reason": "Too dear."}
     answer = " ".join(client.post("/inbox/batch", posted).content.decode().split())
     assert f"0 of 3 {do}" in answer

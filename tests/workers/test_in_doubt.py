@@ -16,9 +16,9 @@ from agents.runs import start, stop
 from agents.tools import IdempotencyKey, never, tool
 from checkpoints.models import Membership
 from tests.conftest import as_owner
+from tests.pages.forms import hash_on_page
 from tests.workers.conftest import kinds, pending
 from tests.workers.desk.agents import _post, _sent, desk
-from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

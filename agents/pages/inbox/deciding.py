@@ -216,9 +216,7 @@ def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
     return current.is_pending and seen == current.as_shown()
 
 
-def _require_seen(
-    request: MemberRequest, current: Approval, shown: bytes
-) -> None:
+def _require_seen(request: MemberRequest, current: Approval, shown: bytes) -> None:
     """The page showed what there is now, and what is folded on it was opened.
 
     Who may not decide is told that instead. Raises NotAsShown, InvalidDecision.

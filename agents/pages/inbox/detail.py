@@ -52,7 +52,9 @@ class Detail:
     kept_apart: Chip | None = None  # the result, where it is a blob
     guarded: Guarded | None = None  # what its guard found
     preview: dict[str, Any] | None = field(default=None, repr=False)
-    previewed: Argument | None = None  # the same as text, with what is known of its reading
+    previewed: Argument | None = (
+        None  # the same as text, with what is known of its reading
+    )
 
     @property
     def asked(self) -> dict[str, Any]:

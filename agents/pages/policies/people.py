@@ -1,0 +1,20 @@
+"""Whom a step of an escalation can name."""
+
+from __future__ import annotations
+
+from agents.pages.inbox.activity import name_of
+from agents.pages.rules import person_key
+from checkpoints.access import Role, UserPrincipal
+from checkpoints.models import Membership
+
+
+def people_of(principal: UserPrincipal) -> dict[str, str]:
+    """Names of the members who may approve, by what stands for them in the form."""
+    members = Membership.objects.for_user(principal).filter(
+        can_approve=True, user__is_active=True
+    )
+    found = {
+        person_key(member.user_id): name_of(member.user)
+        for member in members.exclude(role=Role.AUDITOR).select_related("user")
+    }
+    return dict(sorted(found.items(), key=lambda each: each[1]))
