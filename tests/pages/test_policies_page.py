@@ -214,6 +214,8 @@ def test_a_step_of_the_escalation_names_a_person(editor, saved, workspace, alice
     assert kept == [
         {"after": 1800, "group": None, "priority": 2, "person": alice.user_id}
     ]
+    version = editor.client.get("/policies/versions?at=2").content.decode()
+    assert f"after 30 min assign to {alice.name}" in version
 
 
 @pytest.mark.parametrize("who", ["stranger", "auditor", "person-0", "person-99999999"])

@@ -13,7 +13,7 @@ from agents.models import Policy, StickyRule
 from agents.pages.policies.conditions import WHAT
 from agents.pages.policies.draft import Draft, draft_of
 from agents.pages.policies.outlook import Outlook
-from agents.pages.policies.people import people_of
+from agents.pages.policies.people import names_people, people_of
 from agents.pages.policies.rule_form import RuleForm, form_of, with_problems
 from agents.pages.policies.scope import Hits, Scope, hits, remembered, tabs
 from agents.pages.policies.trial import Trial, trial_of
@@ -87,13 +87,15 @@ def page(
         str(group.pk): group.name
         for group in Group.objects.for_user(principal).order_by("name")
     }
-    people = people_of(principal)
-    names = groups | people
     editing = may_edit(principal)
     form = shown.form
     if form is None and draft.open is not None and editing:
         mine = [one for one in shown.problems if one.index == draft.at]
         form = with_problems(form_of(draft.open), mine)
+    people = {}
+    if form is not None or names_people(draft.rules):
+        people = people_of(principal)
+    names = groups | people
     tools = [tool for agent in registry for tool in agent.tools]
     if scope.name in registry:
         tools = list(registry.agent(scope.name).tools)

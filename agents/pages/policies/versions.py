@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from agents.models import Policy
-from agents.pages.policies.people import people_of
+from agents.pages.policies.people import names_people, people_of
 from agents.pages.policies.scope import number_of, scope_of, tabs
 from agents.pages.principal import MemberRequest, member
 from agents.pages.rules import said
@@ -35,7 +35,9 @@ def versions(request: MemberRequest, name: str = "") -> HttpResponse:
     found = list(listed[: PAGE + 1])
     at, base = (_of(found, every, request.GET.get(name, "")) for name in ("at", "base"))
     groups = {str(group.pk): group.name for group in Group.objects.for_user(principal)}
-    names = groups | people_of(principal)
+    names = groups
+    if at and names_people(at.rules):
+        names = groups | people_of(principal)
     return render(
         request,
         "policy_versions.html",
