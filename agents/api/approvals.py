@@ -292,6 +292,11 @@ def _detail(row: Approval, by: Actor) -> ApprovalDetail:
         .select_related("by")
         .order_by("at")
     )
+    # It was of the arguments before the edit that closed the request.
+    edited = not row.is_pending and any(
+        each.verdict == Decision.Verdict.EDIT and each.revision + 1 == row.revision
+        for each in said
+    )
     return ApprovalDetail(
         **_facts(row),
         title=title_of(row, opened.open(row.call, "title"), effective),
@@ -300,7 +305,7 @@ def _detail(row: Approval, by: Actor) -> ApprovalDetail:
         reason=opened.open(row.call, "reason"),
         guard=row.guard,
         found=opened.open(row, "guard_found"),
-        preview=opened.open(row, "preview"),
+        preview=None if edited else opened.open(row, "preview"),
         response_schema=_form_of(row),
         decisions=[
             Given(

@@ -12,11 +12,12 @@ from django.db import transaction
 from django.db.models import F
 
 from agents.approvals import guards, sight
-from agents.approvals.binding import digest_of
+from agents.approvals.binding import digest_of, last_decision
+from agents.approvals.escalate import named
 from agents.approvals.forget import forget
 from agents.approvals.guards import Look
 from agents.delivery import outbox
-from agents.models import Approval, Run, ToolCall
+from agents.models import Approval, Decision, Run, ToolCall
 from agents.pure.digest import alike_digest
 from agents.pure.terms import Demand, Terms
 from agents.tools import Tool
@@ -155,12 +156,16 @@ def put(
             "terms": terms.as_json(),
             "approvers": terms.approvers,
         }
-    approval.kind = values["kind"]
+    # Whom a step can leave it with depends on both.
+    approval.kind, approval.terms = values["kind"], terms.as_json()
     values |= _times(approval, terms, now, escalated=demand.escalated)
     key = workspace_mac(call.workspace_id, DataKey.Purpose.INDEX)
     values["alike"] = alike_digest(key, tool=tool.name, arguments=request.asked)
     if in_doubt:  # what its guard would say now may be what the call did itself
         values |= {"guard": "", "guard_asked_at": None}
+        last = None if approval._state.adding else last_decision(approval)
+        if last is not None and last.verdict == Decision.Verdict.EDIT:
+            values["preview"] = None  # it was of the arguments before the edit
     else:
         values |= guards.columns(approval, request.look, at=now)
     for name, value in values.items():
@@ -176,16 +181,18 @@ def _times(
 ) -> dict[str, Any]:
     """When it is due, and how far its escalation is."""
     steps = terms.escalation
-    level = 0
+    level, left_with = 0, {}
     if escalated and steps:
         approval.level = 0
-        level, _ = sight.next_level(approval, steps, 1)
+        level, in_vain = sight.next_level(approval, steps, 1)
+        left_with = {"assigned_to_id": named(steps[:level], in_vain)}
     after = steps[level].after if level < len(steps) else None
     return {
         "due_at": _later(now, terms.deadline),
         "level": level,
         "priority": max((step.priority for step in steps[:level]), default=0),
         "next_step_at": _later(now, after),
+        **left_with,
     }
 
 

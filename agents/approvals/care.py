@@ -6,15 +6,13 @@ person's, and moves no deadline. Each is in the audit log; what was written is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
 
+from agents.approvals import able, who
 from agents.approvals import escalate as steps
-from agents.approvals import who
 from agents.approvals.decide import text_of
 from agents.approvals.lock import locked
 from agents.errors import AlreadyDecided, InvalidDecision, NotEligible
@@ -22,14 +20,13 @@ from agents.models import Approval, ApprovalNote, Snooze
 from agents.pure.policy_text import MOST_PRIORITY
 from agents.pure.terms import Terms
 from checkpoints import audit, clock, gate
-from checkpoints.access import Reason, Role, UserPrincipal
+from checkpoints.access import Role, UserPrincipal
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import NotPermitted
-from checkpoints.models import Membership, Thread
+from checkpoints.models import Thread
 
 LONGEST = timedelta(days=30)  # of a snooze
 READERS = "Your role reads the audit log, not requests."
-NO_RIGHT = "They may not decide such requests."
 
 
 def claim(approval: Approval, by: UserPrincipal) -> bool:
@@ -78,7 +75,7 @@ def assign(approval: Approval, by: UserPrincipal, *, to: int | None) -> bool:
             raise NotEligible(why)
         if row.assigned_to_id == to:
             return False
-        if to is not None and (why := _cannot_decide(row, to)):
+        if to is not None and (why := able.cannot_decide(row, to)):
             raise InvalidDecision({"to": why})
         _update(row, by, assigned_to=to)
         _record(by, row, "assign", to=to, before=row.assigned_to_id)
@@ -89,7 +86,7 @@ def assignable(approval: Approval) -> list[tuple[int, str]]:
     """Whom it can be assigned to: ids and names, in order of names."""
     found = [
         (each.user_id, each.user.get_full_name() or each.user.get_username())
-        for each, why in _able(approval, _members(approval))
+        for each, why in able.able(approval, able.members(approval))
         if not why
     ]
     return sorted(found, key=lambda each: each[1])
@@ -101,9 +98,9 @@ def in_vain(approval: Approval) -> set[int]:
     named = {approval.claimed_by_id, approval.assigned_to_id} - {None}
     if not named:
         return set()
-    members = _members(approval).filter(user_id__in=named)
-    able = {each.user_id for each, why in _able(approval, members) if not why}
-    return {each for each in named if each is not None and each not in able}
+    members = able.members(approval).filter(user_id__in=named)
+    could = {each.user_id for each, why in able.able(approval, members) if not why}
+    return {each for each in named if each is not None and each not in could}
 
 
 def snooze(approval: Approval, by: UserPrincipal, *, until: datetime) -> None:
@@ -194,47 +191,6 @@ def _require_reader(approval: Approval, by: UserPrincipal) -> None:
         raise NotEligible(READERS)
     if not Thread.objects.for_user(by).filter(pk=approval.thread_id).exists():
         raise NotPermitted("This thread is not shared with you.")
-
-
-def _cannot_decide(row: Approval, user_id: int) -> str:
-    """Why this person could not decide it, so that it is not left with them."""
-    found = dict(_able(row, _members(row).filter(user_id=user_id)))
-    return next(iter(found.values()), NO_RIGHT)
-
-
-def _members(row: Approval) -> QuerySet[Membership]:
-    return (
-        Membership.objects.unscoped(Reason.WORKER)
-        .filter(workspace_id=row.workspace_id, user__is_active=True)
-        .select_related("user")
-        .prefetch_related("groups")
-    )
-
-
-def _able(
-    row: Approval, members: Iterable[Membership]
-) -> Iterator[tuple[Membership, str]]:
-    """Each with why they could not decide it, or "". The terms are looked up once."""
-    terms, thread = Terms.of(row.terms), row.thread
-    asked, left_out = set(who.asked_groups(row, terms)), who.excluded(row)
-    for member in members:
-        groups = {group.pk for group in member.groups.all()}
-        sees = (
-            thread.visibility == Thread.Visibility.WORKSPACE
-            or thread.owner_id == member.user_id
-            or (
-                thread.visibility == Thread.Visibility.GROUP
-                and thread.group_id in groups
-            )
-        )
-        if not who.has_right(row, member.role, can_approve=member.can_approve):
-            yield member, NO_RIGHT
-        elif not sees:
-            yield member, "The thread is not shared with them."
-        elif (asked and not asked & groups) or member.user_id in left_out:
-            yield member, "They are not among those who may decide it."
-        else:
-            yield member, ""
 
 
 def _update(row: Approval, by: UserPrincipal, **values: object) -> None:

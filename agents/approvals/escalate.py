@@ -3,7 +3,9 @@
 Each step of `Terms.escalation` is due so many seconds after the request was asked. It
 raises the priority and, where only groups are asked, adds its group to them; nobody is
 taken away, and no deadline moves. A group that cannot see the thread is passed over.
-Whoever it was assigned to did not decide it: it is for everyone who is asked, again.
+Whoever it was assigned to did not decide it: it is for everyone who is asked, again, or for
+the person whom the step names. That gives nobody a right: who could not decide it is passed
+over, too.
 """
 
 from __future__ import annotations
@@ -50,6 +52,12 @@ def take_due(pk: UUID) -> bool:
     return True
 
 
+def named(steps: Sequence[Step], in_vain: Sequence[Step]) -> int | None:
+    """Whom the last of these steps, which are taken, leaves the request with."""
+    last = steps[-1]
+    return None if last in in_vain else last.person
+
+
 def take_all(row: Approval) -> None:
     """Every step that is left, and each tells its group: its deadline passed.
 
@@ -71,9 +79,10 @@ def take(
 ) -> None:
     """Take these next steps, in the open transaction that locked the pending row.
 
-    A step whose group does not see the request is passed over, and the one after it is
-    taken at once (`sight`). A step that is taken ends an assignment, which keeps a request
-    out of the lists of all others. `raised`: how much the priority rises where none of them
+    A step whose group does not see the request, or whose person could not decide it, is
+    passed over, and the one after it is taken at once (`sight`). A step that is taken ends
+    an assignment, which keeps a request out of the lists of all others, or makes another.
+    `raised`: how much the priority rises where none of them
     raises it. `by`: who did it by hand; None: it was due.
     """
     every = Terms.of(row.terms).escalation
@@ -86,7 +95,7 @@ def take(
     if level < len(every):
         following = row.asked_at + timedelta(seconds=every[level].after)
     left_with = row.assigned_to_id
-    assigned = None if steps else left_with
+    assigned = named(steps, unseen) if steps else left_with
     Approval.objects.unscoped(Reason.REAPER).filter(pk=row.pk).update(
         level=level,
         priority=highest,
@@ -106,7 +115,9 @@ def take(
         level=level,
         priority=highest,
         groups=[step.group for step in steps if step.group],
-        unseen=unseen or None,
+        unseen=[step.group for step in unseen if step.group] or None,
+        unable=[str(step.person) for step in unseen if step.person] or None,
+        to=assigned if steps else None,
         before=left_with if steps else None,
     )
     if steps:

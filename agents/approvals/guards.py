@@ -122,14 +122,19 @@ def columns(row: Approval, look: Look | None, *, at: datetime | None) -> Kept:
 def ask_check(approval: Approval, by: UserPrincipal) -> bool:
     """Have a worker look again; False where there is nothing to look at, or one is at it.
 
-    What it finds is on the request soon, or that it could not be found out.
+    Without a guard, that is a preview which an edit took away. What it finds is on the
+    request soon, or that it could not be found out.
     """
+    tool = _tool_of(approval)
+    to_look_at = ~Q(guard="")
+    if tool is not None and tool.preview is not None:
+        # What a call in doubt would do now says nothing of what it did.
+        to_look_at |= Q(preview=None) & ~Q(kind=Approval.Kind.UNKNOWN)
     with transaction.atomic():
         asked = (
             Approval.objects.for_user(by)
             .pending()
-            .filter(pk=approval.pk, guard_asked_at=None)
-            .exclude(guard="")
+            .filter(to_look_at, pk=approval.pk, guard_asked_at=None)
             .update(guard_asked_at=ClockTimestamp())
         )
         if asked:
@@ -154,11 +159,8 @@ def require_recent(row: Approval, verdict: str, at: datetime) -> None:
     """
     if not row.guard or verdict not in (Verdict.APPROVE, Verdict.EDIT):
         return
-    agent = row.run.agent_version.agent.name
-    try:
-        age = registry.tool(agent, row.call.tool).guard_age
-    except (UnknownAgent, UnknownTool):
-        age = AGE
+    tool = _tool_of(row)
+    age = AGE if tool is None else tool.guard_age
     if row.guard_checked_at is None or at - row.guard_checked_at > age:
         raise TooOld
 
@@ -192,7 +194,8 @@ def chase() -> int:
                 pk=row.pk, guard_asked_at=row.guard_asked_at
             ).update(
                 guard=Case(
-                    When(guard=Guard.INVALID, then=F("guard")),  # as `_failed`
+                    # As `_failed`; and what has no guard had a preview made.
+                    When(guard__in=[Guard.INVALID, ""], then=F("guard")),
                     default=Value(Guard.FAILED),
                 ),
                 guard_asked_at=None,
@@ -223,6 +226,14 @@ def waiting_for(pk: UUID) -> Approval | None:
         .select_related("thread", "call", "run__agent_version__agent")
         .first()
     )
+
+
+def _tool_of(row: Approval) -> Tool | None:
+    """As this server knows it."""
+    try:
+        return registry.tool(row.run.agent_version.agent.name, row.call.tool)
+    except (UnknownAgent, UnknownTool):
+        return None
 
 
 def _failed(before: Kept | None) -> str:

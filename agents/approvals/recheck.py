@@ -24,7 +24,7 @@ from checkpoints.models import Branch
 from checkpoints.pure.codec import same
 
 # When it is due, and how far its escalation is: stays, where the rule is the same.
-_TIMES = ("due_at", "level", "priority", "next_step_at")
+_TIMES = ("due_at", "level", "priority", "next_step_at", "assigned_to_id")
 
 
 def found_same(

@@ -1,8 +1,9 @@
 """Whether those who are asked can see what they are asked about.
 
 Being asked makes a private thread visible to nobody: who may see it is its owner's to say.
-So a step of an escalation whose group sees nothing of it is passed over, and a request
-whose groups see nothing of it says so on its page.
+So a step of an escalation whose group sees nothing of it is passed over, as is one of a
+person who could not decide it, and a request whose groups see nothing of it says so on its
+page.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from agents.approvals.able import cannot_decide
 from agents.models import Approval
 from agents.pure.terms import Step
 from checkpoints.access import Reason, Role
@@ -51,23 +53,30 @@ def _able(row: Approval, groups: Collection[UUID]) -> QuerySet[Membership]:
 
 def next_level(
     row: Approval, steps: Sequence[Step], level: int
-) -> tuple[int, list[str]]:
-    """Where an escalation is once it has come to this level; and groups that see nothing.
+) -> tuple[int, list[Step]]:
+    """Where an escalation is once it has come to this level; and the steps of groups that
+    see nothing of it, and of people who could not decide it.
 
-    `steps`: all of them. Past each whose group does not see the request, as far as there
-    are any.
+    `steps`: all of them. Past each of those, as far as there are any.
     """
-    unseen: list[str] = []
+    unseen: list[Step] = []
     at = row.level
     while at < level:
-        group = steps[at].group
+        step = steps[at]
         at += 1
-        if group is None or is_seen_by(row, [UUID(group)]):
+        if not _is_in_vain(row, step):
             continue
-        unseen.append(group)
+        unseen.append(step)
         if at == level < len(steps):
             level += 1
     return at, unseen
+
+
+def _is_in_vain(row: Approval, step: Step) -> bool:
+    """Whether the step asks only who cannot decide the request."""
+    if step.person is not None:
+        return bool(cannot_decide(row, step.person))
+    return step.group is not None and not is_seen_by(row, [UUID(step.group)])
 
 
 def _members(group: UUID | None) -> object:

@@ -86,6 +86,7 @@ JOIN {Channel._meta.db_table} channel
   ON channel.workspace_id = asked.workspace_id AND channel.active
  AND channel.events ? {event}
 CROSS JOIN LATERAL (SELECT {_GROUPS.format(event=event)} AS ids) groups
+CROSS JOIN LATERAL (SELECT {_PERSON.format(event=event)} AS id) one
 CROSS JOIN LATERAL ({_TOLD}) told
 WHERE {which}
   AND (channel.groups = '[]' OR channel.groups ?| groups.ids)
@@ -105,6 +106,11 @@ _GROUPS = """CASE
         FROM jsonb_array_elements(coalesce(asked.terms -> 'escalation', '[]'))
              WITH ORDINALITY AS step(taken, n)
         WHERE step.n <= asked.level AND step.taken ->> 'group' IS NOT NULL)
+END"""
+
+# The person whom the step that it escalates to names: they alone are told.
+_PERSON = """CASE WHEN {event} = 'escalated' THEN
+    (asked.terms #>> ARRAY['escalation', (asked.level - 1)::text, 'person'])::integer
 END"""
 
 # A channel with an address is no person: it hears of what the whole workspace sees.
@@ -127,6 +133,7 @@ WHERE channel.kind = '{Channel.Kind.EMAIL}' AND channel.address IS NULL
            SELECT FROM {Group.members.through._meta.db_table} shared
            WHERE shared.membership_id = member.id
              AND shared.group_id = thread.group_id)))
+  AND (one.id IS NULL OR one.id = person.id)
   AND (cardinality(groups.ids) = 0 OR EXISTS (
        SELECT FROM {Group.members.through._meta.db_table} named
        WHERE named.membership_id = member.id
@@ -148,6 +155,7 @@ FROM {Approval._meta.db_table} asked
 JOIN {Thread._meta.db_table} thread ON thread.id = asked.thread_id
 JOIN {Channel._meta.db_table} channel ON channel.id = %(channel)s
 CROSS JOIN LATERAL (SELECT ARRAY[]::text[] AS ids) groups
+CROSS JOIN LATERAL (SELECT NULL::integer AS id) one
 CROSS JOIN LATERAL ({_TOLD}) told
 WHERE asked.id = %(approval)s
   AND told.user_id IS NOT DISTINCT FROM %(recipient)s::integer

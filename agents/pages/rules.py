@@ -47,7 +47,7 @@ THEN = {
     "hold": ("hold it", "then it is held"),
 }
 
-Names = Mapping[str, str]  # of groups, by their id
+Names = Mapping[str, str]  # of groups, by their id, and of people, by `person_key`
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,13 @@ def terms(kept: Mapping[str, Any], groups: Names) -> tuple[str, ...]:
         then = THEN.get(chosen, (chosen, chosen))[1]
         found.append(f"within {span(deadline)}, {then}")
     for step in kept.get("escalation") or ():
-        group = step.get("group")
-        who = groups.get(str(group), "a group") if group else "everyone who may decide"
-        found.append(f"after {span(step.get('after', 0))} tell {who}")
+        group, person = step.get("group"), step.get("person")
+        told = f"tell {groups.get(str(group), 'a group')}"
+        if person is not None:
+            told = f"assign to {groups.get(person_key(person), 'somebody')}"
+        elif not group:
+            told = "tell everyone who may decide"
+        found.append(f"after {span(step.get('after', 0))} {told}")
     if grace := kept.get("grace"):
         found.append(f"can be undone for {span(grace)}")
     if kept.get("reauthenticate"):
@@ -155,6 +159,11 @@ def terms(kept: Mapping[str, Any], groups: Names) -> tuple[str, ...]:
     if kept.get("typed"):
         found.append("the tool's name typed")
     return tuple(found)
+
+
+def person_key(user_id: object) -> str:
+    """What stands for a person where an id of a group could stand."""
+    return f"person-{user_id}"
 
 
 def span(seconds: Any) -> str:

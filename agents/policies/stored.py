@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from agents import models
 from agents.errors import InvalidPolicy, NotEligible, Outdated
@@ -177,10 +178,19 @@ def _problems(by: UserPrincipal, rules: object) -> list[Problem]:
             found.append(Problem(index, "terms.groups", _NO_GROUP))
         if not known.issuperset(_groups(step.group for step in terms.escalation)):
             found.append(Problem(index, "terms.escalation", _NO_GROUP))
+        named = {step.person for step in terms.escalation if step.person is not None}
+        if named and len(named) > _members(by).filter(user__in=named).count():
+            found.append(Problem(index, "terms.escalation", _NO_MEMBER))
     return found
 
 
 _NO_GROUP = "There is no such group in this workspace."
+_NO_MEMBER = "There is no such member of this workspace who could decide anything."
+
+
+def _members(by: UserPrincipal) -> QuerySet[Membership]:
+    found = Membership.objects.for_user(by).filter(user__is_active=True)
+    return found.exclude(role=Role.AUDITOR)
 
 
 def _groups(given: Iterable[str | None]) -> Sequence[str]:

@@ -25,6 +25,7 @@ MOST_APPROVERS = 20
 MOST_STEPS = 10  # of an escalation
 LONGEST = 90 * 24 * 3600  # seconds until a deadline, or a step of an escalation
 MOST_PRIORITY = 9
+MOST_USER = 2**31 - 1  # the highest id of a user
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}\Z")
 _GLOB = re.compile(r"[A-Za-z0-9_*?-]{1,100}\Z")
@@ -170,13 +171,16 @@ def _are_steps(value: object) -> bool:
         group = step.get("group")
         if group is not None and not _is_id(group):
             return False
+        person = step.get("person")
+        if person is not None and (group or not _whole(1, MOST_USER)(person)):
+            return False
         if not _whole(0, MOST_PRIORITY)(step.get("priority", 0)):
             return False
         last = step["after"]
     return True
 
 
-_STEP = frozenset({"after", "group", "priority"})
+_STEP = frozenset({"after", "group", "person", "priority"})
 _TERMS: dict[object, tuple[Callable[[object], bool], str]] = {
     "approvers": (_whole(1, MOST_APPROVERS), f"A number from 1 to {MOST_APPROVERS}."),
     "groups": (_are_ids, "A list of ids of groups."),
@@ -195,7 +199,7 @@ _TERMS: dict[object, tuple[Callable[[object], bool], str]] = {
     "escalation": (
         _are_steps,
         "A list of steps, each later than the one before: after (seconds), group (an id)"
-        f" and priority (0 to {MOST_PRIORITY}).",
+        f" or person (a user's number), and priority (0 to {MOST_PRIORITY}).",
     ),
     "grace": (_whole(0, MOST_GRACE), f"Seconds, from 0 to {MOST_GRACE}."),
     "reauthenticate": (_is_flag, "True or false."),

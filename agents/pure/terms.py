@@ -24,6 +24,13 @@ class Step:
     after: int
     group: str | None = None  # its id; None: whoever may decide
     priority: int = 0
+    person: int | None = None  # whom it is assigned to, by user id: they alone are told
+
+    def as_json(self) -> dict[str, Any]:
+        kept = asdict(self)
+        if self.person is None:  # as every version of the code reads it
+            del kept["person"]
+        return kept
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,14 @@ class Terms:
     def as_json(self) -> dict[str, Any]:
         """As `Approval.terms` keeps it: what is as usual is left out."""
         usual = asdict(Terms())
-        return {
+        kept = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
             if value != usual[name]
         }
+        if self.escalation:
+            kept["escalation"] = [step.as_json() for step in self.escalation]
+        return kept
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Terms:

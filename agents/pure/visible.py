@@ -13,8 +13,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+
+from agents.pure.lookalikes import strays
 
 COMBINING_LIMIT = 4  # marks on one letter; more reach into the lines around it
+HOST_CHARACTERS = 253  # of a name, at most
+MOST_NAMED = 20  # hosts of one text that a warning names
+MOST_LETTERS = 5  # of another alphabet that it names
+FEW = 50  # kinds of characters that are counted one by one
+ENOUGH = 1_000  # letters of another alphabet, after which no others are looked for
 
 # Whole categories: format, control, private use, surrogates, unassigned, line and
 # paragraph separators, and (but for the plain one) spaces.
@@ -27,14 +35,6 @@ _BLANK = re.compile(
     "\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# Alphabets whose letters pass for one another's. Latin beside Chinese is ordinary;
-# Latin beside Cyrillic inside one word is not.
-_LOOKALIKE = {
-    *("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "GREEK", "LATIN", "LISU"),
-    *("FULLWIDTH", "MATHEMATICAL"),
-}
-_NAME = re.compile(r"[.@_]")  # inside a word: a host, an address or an identifier
-_WORD = re.compile(r"[\w.@-]+")
 _TELLING = re.compile(r"[^\n\t -~]")
 # An address begins after :// and what stands there before an @, or after an @.
 _HOST = re.compile(r"(?:://([^\s/@]*@)?|@)([^\s/:?#<>()\[\]\"',;@]+)")
@@ -53,7 +53,7 @@ def parts(text: str) -> Iterator[str | Mark]:
     """The text in pieces, in order; the plain ones are safe to read as they stand."""
     text = text.replace("\r\n", "\n")
     marks = {} if text.isascii() else _lookalikes(text)
-    hosts = _hosts(text)
+    hosts = dict(_hosts(text))
     hidden = {char for char in set(text) if is_hidden(char)}
     if text.isascii() and not hosts and not hidden:  # most; a megabyte takes no time
         if text:
@@ -120,62 +120,40 @@ def _name(char: str) -> str:
     return unicodedata.name(char, "") or "a character that shows nothing"
 
 
-def _script(char: str) -> str:
-    """The alphabet of a letter, as its Unicode name begins with it."""
-    script = unicodedata.name(char, "").partition(" ")[0] if char.isalpha() else ""
-    return script if script in _LOOKALIKE else ""
-
-
 def _lookalikes(text: str) -> dict[int, Mark]:
     """By position: letters of another alphabet than the rest of their word."""
-    found = {}
-    for start, word in _words(text):
-        scripts = Counter(filter(None, map(_script, word)))
-        if len(scripts) < 2:
-            continue
-        # Hosts and identifiers are read as Latin; of other words, most decides.
-        usual = (
-            "LATIN" if _NAME.search(word.strip(".")) else scripts.most_common(1)[0][0]
-        )
-        for offset, char in enumerate(word):
-            if _script(char) not in {"", usual}:
-                shown = f"{char} {_code(char)}"
-                found[start + offset] = Mark(shown, _name(char), alarm=True)
-    return found
+    found = list(strays(text))
+    marks = {
+        char: Mark(_as_letter(char), _name(char), alarm=True)
+        for char in {char for _, char in found}
+    }
+    return {at: marks[char] for at, char in found}
 
 
-def _words(text: str) -> Iterator[tuple[int, str]]:
-    """Words with their positions. Hyphens part a compound, but not a host or a name."""
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if word.isascii():
-            continue
-        if _NAME.search(word.strip(".")):
-            yield match.start(), word
-        else:
-            for part in re.finditer(r"[^-]+", word):
-                yield match.start() + part.start(), part[0]
+def _as_letter(char: str) -> str:
+    return f"{char} {_code(char)}"
 
 
-def _hosts(text: str) -> dict[int, Mark]:
-    """By position of its last letter: what a host is to the network, or stands for.
+def _hosts(text: str) -> Iterator[tuple[int, Mark]]:
+    """Position of its last letter, and what a host is to the network, or stands for.
 
     Pointed out: a host outside ASCII, one written in the network's own way (`xn--`), and
     one that comes after what only looks like the host (`https://bank.example@evil.example`).
     """
-    found = {}
     for match in _HOST.finditer(text) if "@" in text or "://" in text else ():
         before, host = match[1], match[2].rstrip(".…")
         if mark := _host_mark(host) or (_after(before, host) if before else None):
-            found[match.start(2) + len(host) - 1] = mark
-    return found
+            yield match.start(2) + len(host) - 1, mark
 
 
 def _host_mark(host: str) -> Mark | None:
     if not host or (host.isascii() and "xn--" not in host.lower()):
         return None
+    name = why = ""
     try:
-        if host.isascii():
+        if len(host) > HOST_CHARACTERS:
+            pass  # reading it takes the longer the longer it is: minutes, for a megabyte
+        elif host.isascii():
             name, why = host.encode().decode("idna"), "as people would read it"
         else:
             name, why = host.encode("idna").decode(), "the host's real name"
@@ -193,34 +171,41 @@ def _after(before: str, host: str) -> Mark | None:
 
 
 def misleading(text: str) -> list[str]:
-    """What in a text looks different from what it is, in words for a person; often none."""
+    """What in a text looks different from what it is, in words for a person; often none.
+
+    All of the text is looked through. What there is much of is not named to the last.
+    """
     text = text.replace("\r\n", "\n")
     found = []
-    hidden = Counter(char for char in text if not char.isascii() or char < " ")
+    deceits = {char: kind for char in set(text) if (kind := _deceit(char))}
+    # To count one is a hundred times as quick as to count them all.
+    counts = Counter(text) if len(deceits) > FEW else {}
     kinds: Counter[str] = Counter()
-    for char, times in hidden.items():
-        if kind := _deceit(char):
-            kinds[kind] += times
+    for char, kind in deceits.items():
+        kinds[kind] += counts.get(char) or text.count(char)
     for kind, (one, many) in _DECEITS.items():
         if times := kinds[kind]:
             found.append(f"1 {one}" if times == 1 else f"{times:,} {many}")
-    if spelled := "".join(
-        chr(ord(char) - 0xE0000)
-        for char in text
-        if "\U000e0020" <= char <= "\U000e007e"
-    ):
+    if kinds["tag"]:
+        spelled = "".join(chr(ord(char) - 0xE0000) for char in _TAGS.findall(text))
         found.append(f"the tag characters spell “{spelled[:200]}”")
-    for mark in _hosts(text).values():
-        if mark.alarm:
-            found.append(f"a host is not what it looks like: {mark.shown}")
-    if not text.isascii() and (letters := _lookalikes(text)):
-        found.append(
-            "letters of another alphabet inside a word: "
-            + ", ".join(sorted({mark.shown for mark in letters.values()})[:5])
-        )
+    hosts = (mark.shown for _, mark in _hosts(text) if mark.alarm)
+    named = list(islice(hosts, MOST_NAMED + 1))
+    found += [
+        f"a host is not what it looks like: {shown}"
+        for shown in dict.fromkeys(named[:MOST_NAMED])
+    ]
+    if len(named) > MOST_NAMED:
+        found.append("more hosts are not what they look like")
+    if not text.isascii():
+        letters = {char for _, char in islice(strays(text), ENOUGH)}
+        if shown := sorted(map(_as_letter, letters))[:MOST_LETTERS]:
+            said = "letters of another alphabet inside a word"
+            found.append(f"{said}: {', '.join(shown)}")
     return found
 
 
+_TAGS = re.compile("[\U000e0020-\U000e007e]")
 _DECEITS = {
     "bidi": (
         "character that turns the reading direction",
@@ -234,7 +219,7 @@ _DECEITS = {
 
 def _deceit(char: str) -> str:
     """The kind of a character that hides; none for odd spaces and emoji's selectors."""
-    if not is_hidden(char) or char in "\ufe0e\ufe0f":
+    if " " <= char <= "~" or not is_hidden(char) or char in "\ufe0e\ufe0f":
         return ""
     if _BIDI.match(char):
         return "bidi"

@@ -235,6 +235,59 @@ def test_a_step_takes_it_from_whom_it_was_assigned_to(asked, alice, bob):
     assert now(approval).assigned_to_id == bob.user_id
 
 
+def test_a_step_that_names_a_person_leaves_it_with_them(asked, alice, bob, omar):
+    """Who could not decide it is passed over: being named gives nobody a right."""
+    steps = (
+        Step(60, person=bob.user_id),
+        Step(600, person=omar.user_id),
+        Step(900, person=alice.user_id, priority=4),
+    )
+    approval = asked(deadline=None, escalation=steps)
+    assert reaper.sweep().escalated == 0
+    Approval.objects.update(next_step_at=ClockTimestamp())
+    assert reaper.sweep().escalated == 1
+    assert (now(approval).level, now(approval).assigned_to_id) == (1, bob.user_id)
+    assert escalated()["to"] == bob.user_id
+    assert care.escalate(approval, alice)
+    assert (now(approval).level, now(approval).assigned_to_id) == (3, alice.user_id)
+    assert (escalated()["before"], escalated()["to"]) == (bob.user_id, alice.user_id)
+    assert escalated()["unable"] == [str(omar.user_id)]
+    assert "unseen" not in escalated()
+    approve(now(approval), seen=approval.as_shown(), by=bob)  # others still may
+
+
+def test_who_may_decide_nothing_is_left_with_nothing(asked, alice, omar):
+    approval = asked(deadline=None, escalation=(Step(60, person=omar.user_id),))
+    assert care.escalate(approval, alice)
+    assert (now(approval).level, now(approval).assigned_to_id) == (1, None)
+    with pytest.raises(NotEligible):
+        approve(now(approval), seen=approval.as_shown(), by=omar)
+
+
+def test_a_person_is_named_at_once_who_is_asked_and_not_left_out(
+    make_thread, alice, bob, groups
+):
+    finance, board, _ = groups
+    for group, starter, person in (
+        (finance, alice, bob.user_id),
+        (board, alice, None),  # bob is not in it
+        (finance, bob, None),
+    ):
+        run = make_run(make_thread(owner=alice), starter)
+        (call,) = make_calls(run, ("book", GOOD))
+        steps = (Step(0, person=bob.user_id),)
+        terms = Terms(groups=(group,), exclude=("starter",), escalation=steps)
+        demand = Demand(terms, "dear", escalated=True)
+        (approval,) = ask(run, [Request(call, book, GOOD, demand)])
+        assert (now(approval).level, now(approval).assigned_to_id) == (1, person)
+
+
+def test_what_names_nobody_is_kept_as_earlier_versions_read_it():
+    kept = Terms(escalation=(Step(60, priority=3), Step(90, person=7))).as_json()
+    assert kept["escalation"][0] == {"after": 60, "group": None, "priority": 3}
+    assert Terms.of(kept).escalation[1] == Step(90, person=7)
+
+
 def test_the_second_step_is_counted_from_when_it_was_asked(asked):
     approval = asked(deadline=None, escalation=(Step(60), Step(600)))
     Approval.objects.update(next_step_at=ClockTimestamp())

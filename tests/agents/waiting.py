@@ -123,11 +123,21 @@ def rent(what: str, price: Decimal) -> str:
     return f"{what} is ours"
 
 
+def _poster(text: str) -> Preview:
+    return Preview.diff("poster.txt", "", f"{text} <b>")
+
+
+@tool(effect="external", title="Announce {text}", preview=_poster)
+def announce(text: str) -> str:
+    """Put it up at the fair."""
+    return f"“{text}” is up"
+
+
 DESK = Agent(
     "waiting-desk",
     model="m",
     system="Book.",
-    tools=[book, send, ask_traveller, ask_seat, rent],
+    tools=[book, send, ask_traveller, ask_seat, rent, announce],
 )
 if "waiting-desk" not in registry:
     register(DESK)

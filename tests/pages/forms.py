@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from typing import Any
+
+from django.test import Client
+
+from agents.models import Approval
 
 
 class _Fields(HTMLParser):
@@ -49,6 +54,16 @@ class _Fields(HTMLParser):
 
     def _add(self, name: str, value: str) -> None:
         self.found.setdefault(name, []).append(value)
+
+
+def hash_on_page(client: Client, approval: Approval) -> str:
+    """The hash of what this person's page shows, as the form carries it that they have
+    there; of who has none, one of nothing."""
+    for form in ("", "sheet/break_glass"):
+        page = client.get(f"/inbox/{approval.pk}/{form}").content.decode()
+        if found := re.search(r'name="shown" value="(\w+)"', page):
+            return found[1]
+    return "00" * 32
 
 
 def fields(page: str, form: str) -> dict[str, list[str]]:

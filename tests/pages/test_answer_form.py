@@ -12,7 +12,7 @@ from agents.models import Approval, Decision
 from checkpoints import gate
 from checkpoints.access import Reason, unscoped
 from tests.agents.waiting import make_waiting
-from tests.pages.forms import fields
+from tests.pages.forms import fields, hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,6 +111,7 @@ def test_text_is_no_answer_where_fields_are_declared(mira, asked):
     seen = {
         "revision": str(asked.revision),
         "digest": bytes(asked.digest).hex(),
+        "shown": hash_on_page(mira, asked),
         "decision": "respond",
         "response": "12C please",
     }

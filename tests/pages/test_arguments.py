@@ -13,6 +13,7 @@ from agents.pure.terms import Terms
 from checkpoints.access import Reason
 from checkpoints.models import Group
 from tests.agents.waiting import GOOD, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,6 +40,7 @@ def approve(client: Client, approval: Approval, **more):
         "decision": "approve",
         "revision": approval.revision,
         "digest": bytes(approval.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **more,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)
@@ -143,7 +145,7 @@ def test_who_may_not_decide_learns_that_and_not_what_to_open(asked, omar):
     assert approve(client, request).status_code == 403
 
 
-@pytest.mark.parametrize(
+MISLEADING = pytest.mark.parametrize(
     ("text", "said"),
     [
         ("pay\u202eexe.pdf", "1 character that turns the reading direction"),
@@ -157,11 +159,27 @@ def test_who_may_not_decide_learns_that_and_not_what_to_open(asked, omar):
     ],
     ids=["bidi", "zero-width", "tag", "ansi", "host", "userinfo", "punycode", "word"],
 )
+
+
+@MISLEADING
 def test_text_that_misleads_is_told_above_the_arguments(mira, asked, text, said):
     page = page_of(mira, asked(text))
     warned = page.partition('id="apr-hostile"')[2].partition("</div>")[0]
     assert said in warned
     assert text not in page or text.isascii()
+
+
+@MISLEADING
+def test_what_misleads_at_the_end_of_a_megabyte_is_told(mira, asked, text, said):
+    page = page_of(mira, asked("all of it is shown. " * 52_429 + text))
+    warned = page.partition('id="apr-hostile"')[2].partition("</div>")[0]
+    assert said in warned
+
+
+def test_hosts_without_number_are_named_a_few(mira, asked):
+    page = page_of(mira, asked(" ".join(f"a@xn--{n}.example" for n in range(20_000))))
+    assert "more hosts are not what they look like" in page
+    assert page.count("a host is not what it looks like") <= 20
 
 
 def test_plain_text_is_not_warned_of(mira, asked):

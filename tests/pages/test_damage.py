@@ -112,7 +112,7 @@ def _every_part_answers(client, trip: Trip, status: int) -> None:
     sent = client.post(f"/threads/{trip.thread.pk}/message", form)
     assert sent.status_code < 500, said(sent)[:2000]
     form = {"decision": "approve", "revision": 1, "digest": (b"d" * 32).hex()}
-    form["request_key"] = str(uuid4())
+    form |= {"request_key": str(uuid4()), "shown": "00" * 32}
     decided = client.post(f"/inbox/{trip.approval.pk}/decide", form)
     assert decided.status_code < 500
     hierarchy.forget()

@@ -19,6 +19,7 @@ from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.models import AuditEvent, Membership
 from tests.agents.waiting import make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,20 +35,25 @@ def mira(client, alice) -> Client:
     return client
 
 
-def bound(approval: Approval) -> dict[str, str]:
+def bound(client: Client, approval: Approval) -> dict[str, str]:
     """What the form says was shown."""
     digest = bytes(approval.digest).hex()
-    return {"revision": str(approval.revision), "digest": digest}
+    revision = str(approval.revision)
+    return {
+        "revision": revision,
+        "digest": digest,
+        "shown": hash_on_page(client, approval),
+    }
 
 
 def show(client: Client, approval: Approval, view: str, **typed: str | list[str]):
-    posted = {**bound(approval), "show": view, **typed}
+    posted = {**bound(client, approval), "show": view, **typed}
     answer = client.post(f"/inbox/{approval.pk}/edit/as", posted)
     return answer, answer.content.decode()
 
 
 def edit(client: Client, approval: Approval, **typed: str):
-    posted = {"decision": "edit", **bound(approval), **typed}
+    posted = {"decision": "edit", **bound(client, approval), **typed}
     return client.post(f"/inbox/{approval.pk}/decide", posted)
 
 
@@ -134,6 +140,7 @@ def test_what_was_typed_stays_where_the_request_changed_meanwhile(mira, booking,
         "decision": "edit",
         "revision": str(booking.revision),
         "digest": bytes(booking.digest).hex(),
+        "shown": hash_on_page(mira, booking),
         **typed,
     }
     Approval.objects.unscoped(Reason.TEST).update(revision=booking.revision + 1)
@@ -310,6 +317,7 @@ def test_nothing_typed_is_lost_where_it_cannot_be_sent(
         "decision": "edit",
         "revision": str(booking.revision),
         "digest": bytes(booking.digest).hex(),
+        "shown": hash_on_page(mira, booking),
         **typed,
     }
     headers = {"HX-Request": "true"} if script else {}

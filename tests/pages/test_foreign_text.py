@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.pages.text import visible
-from agents.pure.visible import COMBINING_LIMIT, flat
+from agents.pure.visible import COMBINING_LIMIT, flat, misleading
 
 BIDI = [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
 ZERO_WIDTH = [0x200B, 0x200C, 0x200D, 0x2060, 0x2064, 0xFEFF, 0x00AD, 0x180E]
@@ -74,6 +75,27 @@ def test_a_host_in_another_alphabet_says_its_real_name():
         flat("mira@münchen.example") == "mira@münchen.example⟦xn--mnchen-3ya.example⟧"
     )
     assert "⟦no such host⟧" in flat(f"https://{'ü' * 70}.example")
+
+
+def test_a_host_that_is_far_too_long_is_none_and_takes_no_time():
+    """Decoding it took more than a minute."""
+    begun = time.monotonic()
+    assert "⟦no such host⟧" in flat(f"ada@xn--{'b' * 999_000}")
+    assert misleading(f"ada@xn--{'b' * 999_000}") == [
+        "a host is not what it looks like: no such host"
+    ]
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("letters", ["naïve ", "Москва ", "IT-отдел ", "東京Tower "])
+def test_a_megabyte_is_looked_through_to_its_end(letters):
+    text = letters * (1_000_000 // len(letters))
+    begun = time.monotonic()
+    assert misleading(text) == []
+    assert misleading(text + "p\u0430ypal") == [
+        "letters of another alphabet inside a word: \u0430 U+0430"
+    ]
+    assert time.monotonic() - begun < 20
 
 
 def test_marks_piled_on_a_letter_are_counted_out():

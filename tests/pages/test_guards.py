@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agents.approvals import guards
+from agents.approvals.ask import Request, ask
 from agents.approvals.decide import approve
 from agents.approvals.given import hash_of_shown
 from agents.errors import NotAsShown
@@ -18,8 +19,9 @@ from agents.models import Approval, Decision
 from agents.pure.terms import Terms
 from agents.runs import looks
 from agents.tools import registry
-from checkpoints.access import Reason, RunPrincipal
+from checkpoints.access import Reason, RunPrincipal, unscoped
 from tests.agents.waiting import COSTS, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -69,12 +71,13 @@ def checked(client, approval: Approval) -> str:
     return text_of(client.get(answer["Location"]))
 
 
-def decide(client, approval: Approval, decision: str, **typed: str):
+def decide(client, approval: Approval, decision: str, **typed: str | list[str]):
     now = fresh(approval)
     posted = {
         "decision": decision,
         "revision": str(now.revision),
         "digest": bytes(now.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **typed,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)
@@ -355,6 +358,143 @@ def test_a_look_between_page_and_decision_is_seen_under_the_locks(alice, booth, 
     with pytest.raises(NotAsShown):
         approve(opened, seen=opened.as_shown(), by=alice, shown=shown)
     assert fresh(booth).is_pending
+
+
+LONG = "\n".join(f"line {n}" for n in range(40))
+
+
+@pytest.fixture
+def poster(alice, make_thread):
+    """A request to announce this, of a tool with a preview and without a guard."""
+
+    def poster(text: str = "Open", **terms) -> Approval:
+        thread, call = make_thread(owner=alice), ("announce", {"text": text})
+        return make_waiting(thread, alice, call, terms=Terms(**terms))[0]
+
+    return poster
+
+
+def tokens_in(page: str) -> list[str]:
+    return re.findall(r'name="read" value="(\w+)"', page)
+
+
+def preview_on(page: str) -> str:
+    return page.partition('id="apr-preview"')[2].partition("</section>")[0]
+
+
+@pytest.mark.parametrize("decision", ["approve", "break_glass", "edit"])
+def test_a_long_preview_is_opened_before_what_it_shows_goes_ahead(
+    signed_in, join, alice, make_thread, costs, decision
+):
+    """An edit that changes nothing is an approval."""
+    costs["postscript"] = f"\n{LONG}"
+    terms = Terms(approvers=2) if decision == "break_glass" else None
+    (booth,) = make_waiting(
+        make_thread(owner=alice), alice, ("rent", BOOTH), terms=terms
+    )
+    client = signed_in(join("ada", "admin", can_approve=True))
+    page = client.get(f"/inbox/{booth.pk}/").content.decode()
+    assert "41 more lines" in preview_on(page)
+    assert "line 39" in preview_on(page)  # without script, too
+    (token,) = tokens_in(page)
+    typed = {"reason": "Nobody is awake.", "arg/what": "booth"}
+    refused = decide(client, booth, decision, **typed)
+    assert refused.status_code == 422
+    assert "Open the preview first" in refused.content.decode()
+    assert fresh(booth).is_pending
+    costs["postscript"] += " And more."
+    checked(client, booth)
+    refused = decide(client, booth, decision, **typed, read=token)
+    assert refused.status_code == 422  # another preview was opened
+    page = client.get(f"/inbox/{booth.pk}/").content.decode()
+    read = tokens_in(page)
+    assert decide(client, booth, decision, **typed, read=read).status_code == 303
+    assert not fresh(booth).is_pending
+
+
+def test_an_edit_need_not_open_the_preview_of_what_it_replaces(
+    signed_in, alice, poster
+):
+    request = poster(LONG)
+    client = signed_in(alice)
+    page = client.get(f"/inbox/{request.pk}/edit").content.decode()
+    assert "of the arguments before your edits" in preview_on(page)
+    assert "Open the preview" not in page
+    typed = {"arg/text": "Closed"}
+    assert decide(client, request, "edit", **typed).status_code == 303
+    assert not fresh(request).is_pending
+
+
+def test_what_has_a_long_preview_is_not_approved_on_a_list(
+    signed_in, alice, make_thread, costs
+):
+    costs["postscript"] = f"\n{LONG}"
+    (booth,) = make_waiting(make_thread(owner=alice), alice, ("rent", BOOTH))
+    client = signed_in(alice)
+    page = client.get(f"/inbox/batch?do=approve&id={booth.pk}").content.decode()
+    assert "Its preview is longer than fits here" in page
+    sent = f"{booth.pk}:1:{bytes(booth.digest).hex()}:{'00' * 32}"
+    client.post("/inbox/batch", {"do": "approve", "seen": [sent]})
+    assert fresh(booth).is_pending
+
+
+@pytest.mark.parametrize("terms", [{"approvers": 2}, {"exclude": ("editor",)}])
+def test_without_a_guard_too_an_edit_that_waits_gets_another_preview(
+    signed_in, alice, poster, terms
+):
+    request = poster("Open", **terms)
+    client = signed_in(alice)
+    decide(client, request, "edit", **{"arg/text": "Closed"})
+    page = client.get(f"/inbox/{request.pk}/").content.decode()
+    assert "Open &lt;b&gt;" not in page
+    assert "The preview was of the arguments before the edit." in page
+    assert LOAD in page  # made for whoever looks
+    client.post(f"/inbox/{request.pk}/check")
+    page = client.get(f"/inbox/{request.pk}/").content.decode()
+    assert "A preview of the arguments as they are now is being made…" in page
+    assert LOAD not in page
+    looks.check(request.pk)
+    page = client.get(f"/inbox/{request.pk}/").content.decode()
+    assert "Closed &lt;b&gt;" in preview_on(page)
+    assert "apr-no-preview" not in page
+    assert (fresh(request).revision, fresh(request).guard) == (2, "")
+    assert not guards.ask_check(fresh(request), alice)  # there is nothing to look at
+
+
+def test_a_preview_that_no_worker_makes_is_given_up(signed_in, alice, poster):
+    request = poster(approvers=2)
+    client = signed_in(alice)
+    decide(client, request, "edit", **{"arg/text": "Closed"})
+    client.post(f"/inbox/{request.pk}/check")
+    long_ago = timezone.now() - guards.GIVE_UP - timedelta(seconds=5)
+    with unscoped(Reason.TEST):
+        Approval.objects.update(guard_asked_at=long_ago)
+        guards.chase()
+    assert (fresh(request).guard, fresh(request).guard_asked_at) == ("", None)
+    page = client.get(f"/inbox/{request.pk}/").content.decode()
+    assert "Another one could not be made." in page
+    assert LOAD not in page
+    assert "Make a preview" in page
+
+
+def test_a_call_in_doubt_is_not_shown_with_the_preview_of_other_arguments(
+    signed_in, alice, poster
+):
+    request = poster("Open")
+    client = signed_in(alice)
+    decide(client, request, "edit", **{"arg/text": "Closed"})
+    decided = fresh(request)
+    with unscoped(Reason.TEST):
+        announce = registry.tool("waiting-desk", "announce")
+        tried = Request(
+            decided.call, announce, {"text": "Open"}, in_doubt="LookupError"
+        )
+        ask(decided.run, [tried])
+    page = client.get(f"/inbox/{request.pk}/").content.decode()
+    assert "outcome unknown" in page
+    assert "Closed" in page
+    assert "apr-preview" not in page
+    assert not guards.ask_check(fresh(request), alice)
 
 
 def test_edited_arguments_are_not_shown_with_the_preview_of_those_before(

@@ -18,6 +18,7 @@ from checkpoints.access import Reason
 from checkpoints.keys import hierarchy
 from checkpoints.models import AuditEvent
 from tests.agents.waiting import GOOD, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,19 +54,20 @@ def fresh(approval: Approval) -> Approval:
     )
 
 
-def form(approval: Approval, decision: str, **typed: str) -> dict[str, str]:
+def form(client, approval: Approval, decision: str, **typed: str) -> dict[str, str]:
     """What the page's form carries."""
     return {
         "decision": decision,
         "revision": str(approval.revision),
         "digest": bytes(approval.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **typed,
     }
 
 
 def decide(client, approval: Approval, decision: str, **typed: str):
     return client.post(
-        f"/inbox/{approval.pk}/decide", form(approval, decision, **typed)
+        f"/inbox/{approval.pk}/decide", form(client, approval, decision, **typed)
     )
 
 
@@ -114,7 +116,7 @@ def test_the_second_person_reads_who_decided(signed_in, alice, bob, booking):
     client = signed_in(bob)
     answer = client.post(
         f"/inbox/{booking.pk}/decide",
-        form(booking, "approve"),
+        form(client, booking, "approve"),
         headers={"HX-Request": "true"},
     )
     assert answer.status_code == 409
@@ -146,7 +148,7 @@ def test_another_form_of_the_same_person_has_lost_to_the_first(
     client = signed_in(alice)
     decide(client, booking, "reject", reason="Too dear.")
     for decision, typed in (("reject", {"reason": "No."}), ("approve", {})):
-        posted = form(booking, decision, **typed)
+        posted = form(client, booking, decision, **typed)
         htmx = {"HX-Request": "true"}
         answer = client.post(f"/inbox/{booking.pk}/decide", posted, headers=htmx)
         assert answer.status_code == 409
@@ -301,7 +303,7 @@ def test_a_form_that_was_tampered_with_decides_nothing(signed_in, alice, booking
     posted = {"decision": "approve", "revision": "1", "digest": "zz"}
     answer = client.post(f"/inbox/{booking.pk}/decide", posted)
     assert answer.status_code == 422
-    posted = form(booking, "approve") | {"digest": "00" * 32}
+    posted = form(client, booking, "approve") | {"digest": "00" * 32}
     answer = client.post(
         f"/inbox/{booking.pk}/decide", posted, headers={"HX-Request": "true"}
     )
@@ -317,7 +319,7 @@ def test_a_request_whose_keys_are_destroyed_cannot_be_decided(
     assert client.get(f"/inbox/{booking.pk}/").status_code == 200
     answer = client.post(
         f"/inbox/{booking.pk}/decide",
-        form(booking, "reject", reason="Too dear."),
+        form(client, booking, "reject", reason="Too dear."),
         headers={"HX-Request": "true"},
     )
     assert answer.status_code == 409

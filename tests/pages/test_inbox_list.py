@@ -17,6 +17,7 @@ from checkpoints.access import Reason
 from checkpoints.models import AuditEvent, Group, Membership
 from tests.agents.waiting import GOOD, make_waiting
 from tests.conftest import as_owner
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -306,6 +307,7 @@ def test_the_list_goes_on_where_it_was_after_a_decision(browser, alice, ask):
         "decision": "approve",
         "revision": low[1].revision,
         "digest": bytes(low[1].digest).hex(),
+        "shown": hash_on_page(client, low[1]),
     }
     headers = {
         "HX-Request": "true",

@@ -88,6 +88,18 @@ def test_what_changed_since_it_was_shown_is_left(browser, bob, three):
     assert statuses(three) == ["pending"] * 3
 
 
+@pytest.mark.parametrize("do", ["approve", "reject"])
+def test_a_line_that_does_not_say_what_was_shown_is_left(browser, bob, three, do):
+    client = browser(bob)
+    _, seen = chosen(client, do, three)
+    ends = ("", ":", ":00")
+    cut = [text.rpartition(":")[0] + end for text, end in zip(seen, ends, strict=True)]
+    posted = {"do": do, "seen": cut, "reason": "Too dear."}
+    answer = " ".join(client.post("/inbox/batch", posted).content.decode().split())
+    assert f"0 of 3 {do}" in answer
+    assert statuses(three) == ["pending"] * 3
+
+
 def test_snoozed_requests_leave_the_list(browser, bob, three):
     client = browser(bob)
     _, seen = chosen(client, "snooze", three[:2])
@@ -130,12 +142,14 @@ def test_what_is_too_long_to_be_read_together_is_not_approved_so(
     """Even where a form says that it was shown: no form of the page does."""
     arguments = {**GOOD, "flight": "TP 9\n" * 40}
     (long,) = make_waiting(make_thread(owner=alice), alice, ("book", arguments))
-    both = [long, three[0]]
-    seen = [f"{one.pk}:{one.revision}:{bytes(one.digest).hex()}" for one in both]
-    answer = browser(bob).post("/inbox/batch", {"do": "approve", "seen": seen})
+    client = browser(bob)
+    _, seen = chosen(client, "approve", three[:1])
+    digest = bytes(long.digest).hex()
+    seen.append(f"{long.pk}:{long.revision}:{digest}:{'00' * 32}")
+    answer = client.post("/inbox/batch", {"do": "approve", "seen": seen})
     assert "1 of 2 approved" in answer.content.decode()
     assert "open it by itself" in answer.content.decode()
-    assert statuses(both) == ["pending", "approved"]
+    assert statuses([long, three[0]]) == ["pending", "approved"]
 
 
 @pytest.mark.parametrize(

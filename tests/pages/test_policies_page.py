@@ -203,6 +203,30 @@ def test_nothing_is_saved_that_was_not_tried(editor, saved):
     assert versions() == 2
 
 
+def test_a_step_of_the_escalation_names_a_person(editor, saved, workspace, alice):
+    alices = f"person-{alice.user_id}"
+    step = {"e0-after": "30 min", "e0-group": alices, "e0-priority": "2"}
+    assert editor.press("dry", **step) == 200
+    assert f'value="{alices}" selected' in editor.page
+    assert f"after 30 min assign to {alice.name}" in editor.words
+    editor.press("save")
+    kept = newest(workspace).rules[0]["terms"]["escalation"]
+    assert kept == [
+        {"after": 1800, "group": None, "priority": 2, "person": alice.user_id}
+    ]
+    version = editor.client.get("/policies/versions?at=2").content.decode()
+    assert f"after 30 min assign to {alice.name}" in version
+
+
+@pytest.mark.parametrize("who", ["stranger", "auditor", "person-0", "person-99999999"])
+def test_a_step_names_members_who_could_decide_something(
+    editor, saved, other, auditor, who
+):
+    ids = {"stranger": other.user_id, "auditor": auditor.user_id}
+    named = f"person-{ids[who]}" if who in ids else who
+    assert editor.press("dry", **{"e0-after": "30 min", "e0-group": named}) == 422
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

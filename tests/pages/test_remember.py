@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from agents.approvals.decide import edit, reject
+from agents.approvals.decide import approve, edit, reject
 from agents.models import Approval, Run, StickyRule
 from agents.policies import sticky, stored
 from agents.policies.judge import Judge
@@ -17,6 +17,7 @@ from agents.policies.remembered import exact
 from agents.pure.terms import Terms
 from checkpoints import clock
 from checkpoints.access import Reason, unscoped
+from checkpoints.models import Membership
 from tests.agents.waiting import (
     DESK,
     GOOD,
@@ -255,6 +256,35 @@ def test_who_may_not_approve_is_told_so(asked, browser, omar):
     assert save(omars, asked, {**sent, "ends": "1", "keep": "0"}).status_code == 403
     tried = omars.post(f"/f/inbox/{asked.pk}/remember/try", sent)
     assert tried.status_code == 403
+
+
+@pytest.mark.parametrize("role", ["viewer", "auditor"])
+@pytest.mark.parametrize("do", ["save", "try"])
+@pytest.mark.parametrize("headers", [{}, FRAGMENT], ids=["page", "script"])
+def test_who_lost_the_right_meanwhile_keeps_what_they_chose(
+    asked, browser, bob, role, do, headers
+):
+    desk = browser(bob)
+    sent = filled(desk, asked, scope="thread", ends="168", **{"how-1": "lte"}, do=do)
+    its = Membership.objects.unscoped(Reason.TEST).filter(user_id=bob.user_id)
+    its.update(role=role, can_approve=False)
+    answer = save(desk, asked, sent, headers=headers)
+    assert answer.status_code == 403
+    kept = answer.content.decode().partition('id="apr-kept"')[2]
+    assert "1 week" in kept
+    assert "thread" in kept
+    if role == "viewer":  # an auditor reads no state: the names of arguments are of it
+        assert "price: at most" in kept
+    assert fresh(asked).is_pending
+
+
+def test_who_comes_too_late_keeps_what_they_chose(asked, desk, alice):
+    sent = filled(desk, asked, ends="168")
+    approve(asked, seen=asked.as_shown(), by=alice)
+    answer = save(desk, asked, sent)
+    assert answer.status_code == 409
+    kept = answer.content.decode().partition('id="apr-kept"')[2]
+    assert "1 week" in kept
 
 
 def test_a_back_test_keeps_what_was_typed(asked, make_thread, desk, alice, bob):

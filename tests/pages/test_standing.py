@@ -8,12 +8,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agents.approvals.ask import Request
+from agents.approvals.ask import ask as ask_again
 from agents.models import Approval, ApprovalNote, Decision, Run, Snooze
 from agents.pure.terms import Terms
-from checkpoints.access import Reason
+from agents.tools import registry
+from checkpoints.access import Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent, Group, Membership, Thread
-from tests.agents.waiting import make_waiting
+from tests.agents.waiting import GOOD, make_waiting
+from tests.pages.forms import hash_on_page
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -52,6 +56,7 @@ def decide(client: Client, approval: Approval, decision: str, **typed: str):
         "decision": decision,
         "revision": str(now.revision),
         "digest": bytes(now.digest).hex(),
+        "shown": hash_on_page(client, approval),
         **typed,
     }
     return client.post(f"/inbox/{approval.pk}/decide", posted)
@@ -131,6 +136,7 @@ def test_with_script_the_toast_has_the_button(ask, browser, alice):
         "decision": "approve",
         "revision": "1",
         "digest": bytes(request.digest).hex(),
+        "shown": hash_on_page(browser(alice), request),
     }
     answer = browser(alice).post(
         f"/inbox/{request.pk}/decide", posted, headers={"HX-Request": "true"}
@@ -223,8 +229,9 @@ def test_who_approved_in_another_tab_takes_that_back_before_breaking_the_glass(
     assert "Approve alone and run" in text_of(
         admin.get(f"/inbox/{request.pk}/sheet/break_glass")
     )
+    sheet = hash_on_page(admin, request)
     assert decide(admin, request, "approve").status_code == 303
-    alone = {"reason": "The desk is closed, the train leaves."}
+    alone = {"reason": "The desk is closed, the train leaves.", "shown": sheet}
     answer = decide(admin, request, "break_glass", **alone)
     page = text_of(answer)
     assert answer.status_code == 409
@@ -325,12 +332,44 @@ def where_shown(request: Approval) -> list[str]:
     return [event.detail["shown"] for event in said]
 
 
-def test_of_a_form_that_says_no_more_the_log_says_that_it_named_a_digest(
-    ask, browser, alice
+@pytest.mark.parametrize("decision", ["approve", "edit", "reject", "break_glass"])
+def test_a_form_that_does_not_say_what_was_shown_decides_nothing(
+    ask, browser, join, decision
 ):
-    request = ask()
-    decide(browser(alice), request, "approve")
-    assert where_shown(request) == ["digest"]
+    request = ask(approvers=2) if decision == "break_glass" else ask()
+    client = browser(join("ada", "admin", can_approve=True))
+    refused = decide(client, request, decision, shown="", reason="Too dear.")
+    assert refused.status_code == 422
+    assert "does not say what was shown. Reload the page." in refused.content.decode()
+    assert fresh(request).is_pending
+    assert where_shown(request) == []
+
+
+def test_a_note_that_may_not_be_written_is_kept(ask, browser, join):
+    request, ines = ask(), join("ines", "auditor")
+    answer = care(browser(ines), request, "note", note="Ask Ana <b> first.")
+    assert answer.status_code == 403
+    kept = text_of(answer).partition('id="apr-kept"')[2]
+    assert "Ask Ana &lt;b&gt; first." in kept
+    assert "Nothing was decided." in text_of(answer)
+
+
+def test_one_person_says_what_came_of_a_call_and_two_run_it_again(
+    ask, browser, alice, bob
+):
+    for verdict, status in [("respond", "responded"), ("approve", "pending")]:
+        request = ask(approvers=2)
+        with unscoped(Reason.TEST):
+            book = registry.tool("waiting-desk", "book")
+            ask_again(request.run, [Request(request.call, book, GOOD, in_doubt="x")])
+        client = browser(alice)
+        page = " ".join(page_of(client, request).split())
+        assert "Who knows what came of it can say so alone" in page
+        assert "To run it again, 2 people approve." in page
+        decide(client, request, verdict, response="It is booked.")
+        assert fresh(request).status == status
+    decide(browser(bob), request, "approve")
+    assert fresh(request).status == "approved"
 
 
 def test_similar_decisions_are_told_with_why_they_were_rejected(

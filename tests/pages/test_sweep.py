@@ -23,6 +23,7 @@ from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
 from agents.models import Agent, Approval, Run, StickyRule
+from agents.pages.inbox.opening import open_asked
 from agents.pure.bundles import file
 from checkpoints import blobs, clock
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
@@ -79,6 +80,7 @@ class Things:
     other_branch: UUID  # a fork of the first
     other_checkpoint: UUID
     digest: str = "00" * 32
+    shown: str = "00" * 32  # the hash of what the approval's page shows
 
     def values(self) -> list[str]:
         return [str(value) for value in self.__dict__.values()]
@@ -258,6 +260,7 @@ ROUTES = {
             "decision": "approve",
             "revision": "1",
             "digest": things.digest,
+            "shown": things.shown,
             **key(),
         },
         may_post=approver,
@@ -285,6 +288,7 @@ ROUTES = {
         send=lambda things: {
             "revision": "1",
             "digest": things.digest,
+            "shown": things.shown,
             "scope": "once",
             "ends": "24",
             "keep": "0",
@@ -599,6 +603,7 @@ def make_things(make_trip, make_thread):
             other_branch=trip.cheap.pk,
             other_checkpoint=trip.at(4, "cheap"),
             digest=bytes(approval.digest).hex(),
+            shown=open_asked(owner, approval).shown,
         )
 
     return make

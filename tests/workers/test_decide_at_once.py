@@ -23,6 +23,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from agents.models import Approval, Decision, Run
+from agents.pages.inbox.opening import open_asked
 from checkpoints import tokens
 from checkpoints.access import Role
 from tests.conftest import as_owner
@@ -60,6 +61,8 @@ def sent(request: Request) -> tuple[int, str]:
 class ByForm:
     """A person at the page, signed in."""
 
+    shown = ""  # what everybody's page of the request carries
+
     def __init__(self, address: str, user: User) -> None:
         client = Client()
         client.force_login(user)
@@ -75,6 +78,7 @@ class ByForm:
             "decision": "approve",
             "revision": asked.revision,
             "digest": bytes(asked.digest).hex(),
+            "shown": self.shown,
         }
         return sent(
             Request(  # noqa: S310  # our own server
@@ -136,6 +140,7 @@ def test_one_of_a_hundred_decides_and_the_others_learn_who(
                 )  # the same words get the same reply again
                 work()
                 (asked,) = pending(run)
+                ByForm.shown = open_asked(person, asked).shown
                 gate = Barrier(AT_ONCE)
 
                 def decide(

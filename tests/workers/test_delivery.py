@@ -522,6 +522,23 @@ def test_a_request_to_a_group_is_told_to_its_members(
     assert [row.channel.name for row in told] == ["sales"]
 
 
+def test_a_step_that_names_a_person_tells_them_alone(
+    mailbox, office, ask, alice, bob, workspace
+):
+    mailbox(address="")
+    with as_owner():
+        User.objects.filter(pk=alice.user_id).update(email="alice@acme.example")
+        User.objects.filter(pk=bob.user_id).update(email="bob@acme.example")
+    approval = ask()
+    Delivery.objects.all().update(status=Status.SKIPPED)
+    terms = {"escalation": [{"after": 1, "person": bob.user_id}]}
+    Approval.objects.filter(pk=approval.pk).update(terms=terms, level=1)
+    with transaction.atomic():
+        outbox.queue(approval, "escalated")
+    send.work_off()
+    assert office.to == ["bob@acme.example"]
+
+
 def asked_again(hook: Any, ask: Any, workspace: Any, *people: Any) -> Approval:
     """A request to Finance, and since its escalation to Sales, told of once already."""
     with as_owner():

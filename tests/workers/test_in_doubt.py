@@ -16,6 +16,7 @@ from agents.runs import start, stop
 from agents.tools import IdempotencyKey, never, tool
 from checkpoints.models import Membership
 from tests.conftest import as_owner
+from tests.pages.forms import hash_on_page
 from tests.workers.conftest import kinds, pending
 from tests.workers.desk.agents import _post, _sent, desk
 
@@ -53,11 +54,14 @@ def enter(person) -> Client:
     return client
 
 
-def form(approval: Approval, decision: str, **more: Any) -> dict[str, Any]:
+def form(
+    person: Client, approval: Approval, decision: str, **more: Any
+) -> dict[str, Any]:
     return {
         "decision": decision,
         "revision": approval.revision,
         "digest": bytes(approval.digest).hex(),
+        "shown": hash_on_page(person, approval),
         **more,
     }
 
@@ -99,7 +103,7 @@ def test_it_happened_and_the_agent_goes_on_with_the_result(in_doubt, work, serve
     (asked,) = pending(in_doubt)
     server.will_say("They are on their way.")
     browser = enter(bob)
-    posted = form(asked, "respond", response="MSG-1")
+    posted = form(browser, asked, "respond", response="MSG-1")
     assert browser.post(f"/inbox/{asked.pk}/decide", posted).status_code == 303
     page = browser.get(f"/inbox/{asked.pk}/").content.decode()
     assert f"The agent has the result of {asked}" in page
@@ -123,7 +127,8 @@ def test_it_did_not_happen_and_is_made_again_with_the_same_key(
     work()
     assert server.ledger() == []
     (asked,) = pending(run)
-    enter(bob).post(f"/inbox/{asked.pk}/decide", form(asked, "approve"))
+    browser = enter(bob)
+    browser.post(f"/inbox/{asked.pk}/decide", form(browser, asked, "approve"))
     work()
     run.refresh_from_db()
     assert run.status == "succeeded"
@@ -140,8 +145,9 @@ def test_left_in_doubt_the_agent_is_told_so_and_it_stays_on_record(
     server.will_say("I will look later.")
     page = enter(bob).get(f"/inbox/{asked.pk}/reject").content.decode()
     assert f"Leave {asked} in doubt" in page
-    posted = form(asked, "reject", reason="Nobody answers there.")
-    enter(bob).post(f"/inbox/{asked.pk}/decide", posted)
+    browser = enter(bob)
+    posted = form(browser, asked, "reject", reason="Nobody answers there.")
+    browser.post(f"/inbox/{asked.pk}/decide", posted)
     work()
     in_doubt.refresh_from_db()
     assert in_doubt.status == "succeeded"

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import Any
 
 from django.utils.crypto import salted_hmac
@@ -27,7 +28,6 @@ CHARACTERS = 600
 START = 160  # characters of a folded value that can be read without opening it
 INLINE = 20_000  # characters that the page itself holds; the rest has its own
 ROWS = 100  # arguments; more are folded into one
-SCANNED = 200_000  # characters of one argument that are looked through for deceit
 
 _FORMATS = {
     "decimal": "exact number",
@@ -50,6 +50,12 @@ class Argument:
     token: str = ""  # what the form gives back once it was opened
     is_read: bool = False
     is_rest: bool = False  # many arguments as one: `value` has them by name
+    is_preview: bool = False  # no argument: what is shown of what the call would do
+
+    @property
+    def anchor(self) -> str:
+        """Its id on the page, where it is folded."""
+        return "apr-preview-all" if self.is_preview else f"arg-{self.number}"
 
     @property
     def plain(self) -> str | None:
@@ -103,7 +109,7 @@ class Argument:
     @cached_property
     def warnings(self) -> list[str]:
         """What in it looks different from what it is."""
-        return misleading(self.name) + misleading(self.text[:SCANNED])
+        return misleading(self.name) + misleading(self.text)
 
 
 def table(
@@ -183,9 +189,11 @@ def require_read(rows: list[Argument]) -> None:
 
 def _token(approval: Approval, reader: UserPrincipal, row: Argument) -> str:
     """Proof that this person was shown the whole of this value, as it is now."""
+    # No digest of the request binds its preview.
+    which = sha256(row.text.encode()).hexdigest() if row.is_preview else row.number
     what = (
         f"{reader.user_id} {approval.pk} {approval.revision} "
-        f"{bytes(approval.digest).hex()} {row.number}"
+        f"{bytes(approval.digest).hex()} {which}"
     )
     return salted_hmac("holdpoint.read", what, algorithm="sha256").hexdigest()[:40]
 

@@ -63,7 +63,7 @@ def care(request: MemberRequest, pk: UUID) -> HttpResponse:
     except errors.InvalidDecision as wrong:
         return _invalid(request, current, SHEET_OF.get(what, ""), wrong)
     except errors.NotEligible as refused:
-        raise PermissionDenied(str(refused)) from refused
+        return unsent.refused_to(request, pk, refused, SHEET_OF.get(what, ""))
     return _again(request, pk, said)
 
 

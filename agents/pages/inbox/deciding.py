@@ -29,6 +29,7 @@ from agents.pages.respond import invalid, is_fragment, moved_on, went_on
 from agents.pure.terms import Terms
 from agents.runs.stop import cancel
 from checkpoints.compiled import Compiled
+from checkpoints.pure.codec import same
 
 DONE = {
     "break_glass": "Approved {} alone. The audit log says so.",
@@ -166,7 +167,11 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
             arguments = editing.read(current, request.POST, detail.asked)
             if _is_as_seen(current, seen) and detail.may_decide:
                 _require_as_shown(detail, shown)
-                require_read(left_by(arguments, detail.arguments))
+                require_read(
+                    detail.foldable  # which is no edit, and approves it
+                    if same(arguments, detail.asked)
+                    else left_by(arguments, detail.arguments)
+                )
             sure["password_ok"] = password_ok(request)
             decisions.edit(current, seen=seen, by=by, arguments=arguments, **sure)
         case "reject":
@@ -198,12 +203,12 @@ def _said(approval: Approval, standing: Standing, verdict: str) -> str:
     return (DONE_IN_DOUBT if in_doubt else DONE)[verdict].format(approval)
 
 
-def _shown(request: MemberRequest) -> bytes | None:
-    """The hash of what was shown, as the form carries it; None for what is none."""
+def _shown(request: MemberRequest) -> bytes:
+    """The hash of what was shown, as the form carries it; a form without one is refused."""
     try:
-        return bytes.fromhex(request.POST.get("shown", "")) or None
+        return bytes.fromhex(request.POST.get("shown", ""))
     except ValueError:
-        return b""  # which is refused
+        return b""
 
 
 def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
@@ -211,9 +216,7 @@ def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:
     return current.is_pending and seen == current.as_shown()
 
 
-def _require_seen(
-    request: MemberRequest, current: Approval, shown: bytes | None
-) -> None:
+def _require_seen(request: MemberRequest, current: Approval, shown: bytes) -> None:
     """The page showed what there is now, and what is folded on it was opened.
 
     Who may not decide is told that instead. Raises NotAsShown, InvalidDecision.
@@ -221,12 +224,12 @@ def _require_seen(
     read = pane.read_by(request)
     asked = open_asked(request.principal, current, read=read)
     _require_as_shown(asked, shown)
-    require_read(asked.arguments)
+    require_read(asked.foldable)
 
 
-def _require_as_shown(asked: Detail, shown: bytes | None) -> None:
+def _require_as_shown(asked: Detail, shown: bytes) -> None:
     """A hash that is none is refused with the decision."""
-    if shown is not None and len(shown) == SHOWN_BYTES and shown.hex() != asked.shown:
+    if len(shown) == SHOWN_BYTES and shown.hex() != asked.shown:
         raise errors.NotAsShown
 
 

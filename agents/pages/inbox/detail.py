@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from agents.approvals.given import hash_of_shown
@@ -51,6 +52,9 @@ class Detail:
     kept_apart: Chip | None = None  # the result, where it is a blob
     guarded: Guarded | None = None  # what its guard found
     preview: dict[str, Any] | None = field(default=None, repr=False)
+    previewed: Argument | None = (
+        None  # the same as text, with what is known of its reading
+    )
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -59,10 +63,18 @@ class Detail:
 
     @property
     def lacks_preview(self) -> bool:
-        """Whether the tool has one, and it was of the arguments before an edit. Where it
-        has a guard, too, another look brings a new one."""
+        """Whether the tool has one, and it was of the arguments before an edit. Another
+        look brings a new one."""
         made = self.tool is not None and self.tool.preview is not None
-        return made and self.preview is None and self.effective is not None
+        edited = self.effective is not None and not self.in_doubt
+        return made and edited and self.preview is None
+
+    @property
+    def is_preview_due(self) -> bool:
+        """Whether who opens the page has another one made. A guard's look brings one."""
+        row = self.approval
+        untried = row.guard_checked_at is None and not row.is_being_checked
+        return self.lacks_preview and self.guarded is None and untried
 
     @property
     def last(self) -> Said | None:
@@ -166,15 +178,25 @@ class Detail:
         return [one for one in self.arguments if one.is_long]
 
     @property
-    def unread(self) -> list[Argument]:
+    def foldable(self) -> list[Argument]:
+        """What is folded where it is long, and opened before the call can go ahead."""
+        return [*self.arguments, *([self.previewed] if self.previewed else [])]
+
+    @property
+    def unread_arguments(self) -> list[Argument]:
+        """What an edit asks for: the preview is of the arguments before it."""
         return [one for one in self.long if not one.is_read]
+
+    @property
+    def unread(self) -> list[Argument]:
+        return [one for one in self.foldable if one.is_long and not one.is_read]
 
     @property
     def read_query(self) -> str:
         """What was opened, for the address of the page: "read=…&read=…"."""
-        return "&".join(f"read={one.token}" for one in self.arguments if one.is_read)
+        return "&".join(f"read={one.token}" for one in self.foldable if one.is_read)
 
-    @property
+    @cached_property
     def warnings(self) -> list[tuple[str, list[str]]]:
         """Names of arguments, or where else it stands, with what misleads in them.
 
@@ -187,6 +209,10 @@ class Detail:
             *arguments,
             ("what the agent says", misleading(self.reason)),
         ]
+        if self.previewed:
+            texts = misleading(self.previewed.text)
+            name = self.previewed.name
+            found.append((name, [text for text in texts if text not in said]))
         return [(name, texts) for name, texts in found if texts]
 
     @property

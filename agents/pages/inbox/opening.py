@@ -18,6 +18,7 @@ from agents.pages.inbox.activity import Entry, Said, said_of
 from agents.pages.inbox.arguments import marked, table
 from agents.pages.inbox.detail import Detail
 from agents.pages.inbox.guarded import guarded, preview
+from agents.pages.inbox.previewed import folded
 from agents.pages.inbox.standing import standing_of
 from agents.tools import Tool, registry
 from checkpoints import gate
@@ -129,6 +130,8 @@ def _asked(
     effective = opened.open(call, "effective")
     tool = tool_of(approval)
     rows = table(proposed, effective, tool.schema if tool else None)
+    shown = preview(opened, approval)
+    previewed = folded(shown)
     return Detail(
         approval=approval,
         sealed=False,
@@ -138,7 +141,8 @@ def _asked(
         effective=effective,
         arguments=marked(rows, approval, principal, read),
         reason=opened.open(call, "reason") or "",
-        preview=preview(opened, approval),
+        preview=shown,
+        previewed=previewed and marked([previewed], approval, principal, read)[0],
     )
 
 

@@ -28,6 +28,7 @@ from agents.models.approvals import Seen
 from agents.pages.damage import open_each
 from agents.pages.inbox import find, pane
 from agents.pages.inbox.arguments import Argument, as_json, table
+from agents.pages.inbox.previewed import folded
 from agents.pages.principal import MemberRequest, member
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
@@ -35,6 +36,7 @@ from checkpoints.clock import now
 
 DOES = ("approve", "reject", "snooze", "assign")
 LONG = "It has more text than fits here: open it by itself."
+LONG_PREVIEW = "Its preview is longer than fits here: open it by itself."
 LOOKED_AT = "Its guard says more than fits here: open it by itself."
 OTHER = "It asks for another tool, or under another rule, than the first."
 UNREAD = "It cannot be opened."
@@ -75,7 +77,7 @@ class Sent:
 
     pk: UUID
     seen: Seen
-    shown: bytes | None = None
+    shown: bytes  # of its line; empty where nothing is decided
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -137,13 +139,18 @@ def _opened(
     )
     first = _kind(approvals[0])
     decides = do in ("approve", "reject")
+    previews = open_each(opened, approvals, "preview") if do == "approve" else []
     refused = who.ineligible_each(approvals, principal, do) if decides else []
     rows = []
-    for one, title, given, edited, why_not in zip(
-        approvals, titles, proposed, effective, refused or repeat(""), strict=False
+    for one, title, given, edited, preview, why_not in zip(
+        *(approvals, titles, proposed, effective),
+        *(previews or repeat(None), refused or repeat("")),
+        strict=False,
     ):
         shown = table(given or {}, edited, None) if decides else []
         why = _left_out(one, do, shown) or why_not
+        if not why and (previewed := folded(preview)) and previewed.is_long:
+            why = LONG_PREVIEW
         if not why and title is None:
             why = UNREAD
         if not why and decides and _kind(one) != first:
@@ -219,7 +226,7 @@ def _act(request: MemberRequest, do: str, shown: Sequence[Sent]) -> dict[UUID, s
         )
         unread = _unread(by, shown) if do == "approve" else {}
         shown = [one for one in shown if one.pk not in unread]
-        hashes = {one.pk: one.shown for one in shown if one.shown is not None}
+        hashes = {one.pk: one.shown for one in shown}
         pairs = [(one.pk, one.seen) for one in shown]
         results = batch.decide(pairs, verdict, by, reason, hashes)
         return unread | {one.id: str(one.problem) for one in results if one.problem}
@@ -242,9 +249,9 @@ def _unread(by: UserPrincipal, shown: Sequence[Sent]) -> dict[UUID, str]:
     unread = {}
     for row in _opened(by, _found(by, list(sent)), "approve"):
         one = sent[row.approval.pk]
-        if row.left_out in (LONG, LOOKED_AT, UNREAD):
+        if row.left_out in (LONG, LONG_PREVIEW, LOOKED_AT, UNREAD):
             unread[one.pk] = row.left_out
-        elif row.shown and one.shown is not None and one.shown.hex() != row.shown:
+        elif row.shown and one.shown.hex() != row.shown:
             unread[one.pk] = str(errors.NotAsShown())
     return unread
 
@@ -273,7 +280,7 @@ def _seen(text: str) -> Sent | None:
         return None
     try:
         seen = Seen(int(revision), bytes.fromhex(digest))
-        return Sent(found, seen, bytes.fromhex(shown) or None)
+        return Sent(found, seen, bytes.fromhex(shown))
     except ValueError:
         return None
 

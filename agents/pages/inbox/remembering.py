@@ -93,7 +93,9 @@ def _remembered(request: MemberRequest, pk: UUID) -> HttpResponse:
     if current.is_pending and _is_as_shown(request, current):
         detail = pane.opened(request, current)
         if not detail.sealed:
-            sheet = _typed(request, detail)
+            sheet = sheet_of(detail, request.POST)
+            if sheet.why_not:
+                return _refused(request, pk, sheet.why_not, detail)
             if wrong := sheet.problems():
                 return _again(request, detail, wrong)
     # Whatever else is wrong, the approval refuses.
@@ -102,14 +104,17 @@ def _remembered(request: MemberRequest, pk: UUID) -> HttpResponse:
         deciding.take(request, current, "approve")
     except (errors.LostRace, *DAMAGE) as lost:
         if not (isinstance(lost, errors.AlreadyDecided) and lost.is_repeat):
-            return unsent.lost_to(request, pk, lost)
+            if sheet is None:
+                shown = pane.opened(request, current)
+                sheet = sheet_of(shown, request.POST, sent=True)
+            return unsent.lost_to(request, pk, lost, kept=sheet.said)
         said = _again_said(request, pk)
     except errors.InvalidDecision as wrong:
         # As it is now: a guard may look at it again.
         now = pane.get(request, pk)
         return _again(request, pane.opened(request, now), wrong.fields)
     except errors.NotEligible as refused:
-        raise PermissionDenied(str(refused)) from refused
+        return _refused(request, pk, str(refused), pane.opened(request, current))
     unkept = "" if said else _keep(request, pk, sheet)
     if unkept:
         if not is_fragment(request):
@@ -158,10 +163,21 @@ def _keep(request: MemberRequest, pk: UUID, sheet: Sheet | None) -> str:
     return f"{decided} is approved, and that stands. The rule was not saved: {why}"
 
 
+def _refused(
+    request: MemberRequest, pk: UUID, why: str, detail: Detail
+) -> HttpResponse:
+    """403, with what was chosen in the sheet, which is not offered any more."""
+    sent = sheet_of(detail, request.POST, sent=True)
+    refused = errors.NotEligible(why)
+    return unsent.refused_to(request, pk, refused, "remember", kept=sent.said)
+
+
 def _tried(request: MemberRequest, current: Approval) -> HttpResponse:
     """The sheet as typed, with what such a rule would have let go."""
     detail = pane.opened(request, current)
-    sheet = _typed(request, detail)
+    sheet = sheet_of(detail, request.POST)
+    if sheet.why_not:
+        return _refused(request, current.pk, sheet.why_not, detail)
     if not _is_as_shown(request, current):
         now, shown = current.revision, request.POST.get("revision", "")
         revision = int(shown) if shown.isdecimal() and len(shown) < 9 else 0

@@ -61,6 +61,21 @@ class Sheet:
         return list(ENDS.items())
 
     @property
+    def said(self) -> list[tuple[str, str]]:
+        """What was chosen, in words: for where the sheet itself is not shown any more."""
+        same = [
+            f"{row.label}: {'at most' if row.is_bound else 'the same'}"
+            for row in self.rows
+            if row.is_kept
+        ]
+        found = [
+            ("Where it holds", dict(StickyRule.Scope.choices).get(self.scope, "")),
+            ("Ends after", ENDS.get(self.ends, "")),
+            ("Must be the same", "\n".join(same)),
+        ]
+        return [(name, text) for name, text in found if text]
+
+    @property
     def predicate(self) -> dict[str, Any]:
         """The conditions that are kept, as wide as was chosen."""
         return {
@@ -93,7 +108,8 @@ def sheet_of(
     `sent`: as it was when it was sent, whatever became of the request since.
     """
     if why_not := detail.why_not if sent else _why_not(detail):
-        return Sheet([], "", "", why_not)
+        chosen = typed if typed is not None and sent else {}
+        return Sheet([], chosen.get("scope", ""), chosen.get("ends", ""), why_not)
     schema = detail.tool.schema if detail.tool else {}
     rows = [
         _row(number, condition, schema, typed)

@@ -6,6 +6,7 @@ that form any more, beside the request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -29,20 +30,30 @@ _TYPED_IN = {
     "reject": {"reason": "Reason"},
     "break_glass": {"reason": "Reason"},
     "respond": {"response": "Answer"},
+    "note": {"note": "Note"},
 }
+Texts = Sequence[tuple[str, str]]  # what was typed, by the names of fields
 
 
 def lost_to(
-    request: MemberRequest, pk: UUID, lost: Exception, verdict: str = ""
+    request: MemberRequest,
+    pk: UUID,
+    lost: Exception,
+    verdict: str = "",
+    *,
+    kept: Texts = (),
 ) -> HttpResponse:
     """The request as it is now, and who or what was faster.
 
-    What was typed for it (`verdict`) stays in its form, or beside it.
+    What was typed for it (`verdict`) stays in its form, or beside it; `kept`: what of it
+    no form has any more.
     """
     now = pane.get(request, pk)
     detail = pane.opened(request, now)
     context = _typed(request, detail, verdict, {})
-    page = "inbox.html" if _texts(request, verdict) else ""
+    if kept:
+        context["kept"] = kept
+    page = "inbox.html" if kept or _texts(request, verdict) else ""
     if page and not is_fragment(request):
         context |= beside(request, now) | {"opened": True}
     else:
@@ -60,15 +71,23 @@ def lost_to(
 
 
 def refused_to(
-    request: MemberRequest, pk: UUID, refused: errors.NotEligible, verdict: str
+    request: MemberRequest,
+    pk: UUID,
+    refused: errors.NotEligible,
+    verdict: str,
+    *,
+    kept: Texts = (),
 ) -> HttpResponse:
     """It is not for this person to decide (403). What was typed is there, and why."""
-    now = find(request.principal, pk) if _texts(request, verdict) else None
+    any_typed = kept or _texts(request, verdict)
+    now = find(request.principal, pk) if any_typed else None
     if now is None:
         raise PermissionDenied(str(refused)) from refused
     record_refused(request)
     context = _typed(request, pane.opened(request, now), verdict, {})
     context["refused"] = str(refused)
+    if kept:
+        context["kept"] = kept
     template = "inbox/_detail.html"
     if not is_fragment(request):
         context |= beside(request, now) | {"opened": True}
@@ -94,7 +113,7 @@ def _typed(
 
     `kept`: what was typed, where this reader is not shown that form (any more).
     """
-    mode = verdict if verdict in ("edit", "reject", "break_glass") else ""
+    mode = verdict if verdict in ("edit", "reject", "break_glass", "note") else ""
     edited = None
     if mode == "edit" and detail.may_decide:
         edited = editing.form(detail, request.POST, wrong)

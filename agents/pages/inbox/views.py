@@ -66,12 +66,13 @@ def argument(request: MemberRequest, pk: UUID, number: int) -> HttpResponse:
     current = pane.get(request, pk)
     read = pane.read_by(request)
     try:
-        rows = open_asked(request.principal, current, read=read).arguments
+        asked = open_asked(request.principal, current, read=read)
+        rows, foldable = asked.arguments, asked.foldable
     except DAMAGE:
-        rows = []
+        rows = foldable = []
     if number >= len(rows):
         raise Http404
-    others = [row.token for row in rows if row.is_read and row.number != number]
+    others = [row.token for row in foldable if row.is_read and row != rows[number]]
     context = {"approval": current, "argument": rows[number], "others": others}
     return render(request, "inbox_argument.html", context)
 

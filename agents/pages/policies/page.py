@@ -13,6 +13,7 @@ from agents.models import Policy, StickyRule
 from agents.pages.policies.conditions import WHAT
 from agents.pages.policies.draft import Draft, draft_of
 from agents.pages.policies.outlook import Outlook
+from agents.pages.policies.people import names_people, people_of
 from agents.pages.policies.rule_form import RuleForm, form_of, with_problems
 from agents.pages.policies.scope import Hits, Scope, hits, remembered, tabs
 from agents.pages.policies.trial import Trial, trial_of
@@ -91,10 +92,14 @@ def page(
     if form is None and draft.open is not None and editing:
         mine = [one for one in shown.problems if one.index == draft.at]
         form = with_problems(form_of(draft.open), mine)
+    people = {}
+    if form is not None or names_people(draft.rules):
+        people = people_of(principal)
+    names = groups | people
     tools = [tool for agent in registry for tool in agent.tools]
     if scope.name in registry:
         tools = list(registry.agent(scope.name).tools)
-    names = [agent.name for agent in registry]
+    agents = [agent.name for agent in registry]
     return render(
         request,
         "policies.html",
@@ -103,10 +108,10 @@ def page(
             "scope": scope,
             "tabs": tabs(principal, scope),
             "newest": newest,
-            "rows": _rows(principal, scope, newest, shown, groups),
+            "rows": _rows(principal, scope, newest, shown, names),
             "remembered": _remembered(principal, scope),
             "form": form,
-            "shown": said(draft.open, groups) if draft.open is not None else None,
+            "shown": said(draft.open, names) if draft.open is not None else None,
             "may_edit": editing,
             "changed": shown.form is not None or _differs(draft, newest),
             "elsewhere": [
@@ -116,8 +121,9 @@ def page(
             ],
             "trial": shown.trial
             or (trial_of(scope, request.POST) if editing else None),
-            "test_with": scope.name or (names[0] if names else ""),
+            "test_with": scope.name or (agents[0] if agents else ""),
             "groups": groups.items(),
+            "people": people.items(),
             "tools": sorted({tool.name for tool in tools}),
             "risks": RISKS,
             "outcomes": OUTCOMES,

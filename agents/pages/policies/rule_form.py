@@ -13,7 +13,7 @@ from typing import Any
 from django.http import QueryDict
 
 from agents.pages.policies.conditions import MOST_ROWS, WHAT, Row, read, rows_of
-from agents.pages.rules import span
+from agents.pages.rules import person_key, span
 from agents.pure.policies import FOUR_EYES, Problem
 from agents.pure.policy_text import MOST_STEPS
 from checkpoints.errors import NotJson
@@ -21,6 +21,7 @@ from checkpoints.pure.codec import load_strict
 
 _UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]{1,8}) *(s|sec|m|min|h|d)\Z")
+_PERSON = re.compile(person_key(r"([0-9]{1,10})\Z"))
 NO_SPAN = "A number and a unit: 45 s, 30 min, 6 h or 2 d."
 
 
@@ -29,7 +30,7 @@ class Step:
     """One step of an escalation, as typed."""
 
     after: str = ""
-    group: str = ""
+    group: str = ""  # its id, or a person's key (`person_key`)
     priority: str = ""
 
     @property
@@ -304,7 +305,9 @@ def _escalation(steps: Iterable[Step], errors: dict[str, str]) -> list[dict[str,
             errors["terms.escalation"] = "A priority is a whole number."
         else:
             made: dict[str, Any] = {"after": after}
-            if step.group:
+            if person := _PERSON.match(step.group):
+                made["person"] = int(person[1])
+            elif step.group:
                 made["group"] = step.group
             if int(priority):
                 made["priority"] = int(priority)
@@ -317,7 +320,9 @@ def _steps(kept: Any) -> Iterable[Step]:
         if isinstance(step, Mapping):
             yield Step(
                 after=span(step.get("after", "")),
-                group=_text(step.get("group")),
+                group=person_key(step["person"])
+                if step.get("person") is not None
+                else _text(step.get("group")),
                 priority=_text(step.get("priority") or ""),
             )
 

@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from agents.models import Policy
+from agents.pages.policies.people import names_people, people_of
 from agents.pages.policies.scope import number_of, scope_of, tabs
 from agents.pages.principal import MemberRequest, member
 from agents.pages.rules import said
@@ -34,6 +35,9 @@ def versions(request: MemberRequest, name: str = "") -> HttpResponse:
     found = list(listed[: PAGE + 1])
     at, base = (_of(found, every, request.GET.get(name, "")) for name in ("at", "base"))
     groups = {str(group.pk): group.name for group in Group.objects.for_user(principal)}
+    names = groups
+    if at and names_people(at.rules):
+        names = groups | people_of(principal)
     return render(
         request,
         "policy_versions.html",
@@ -54,7 +58,7 @@ def versions(request: MemberRequest, name: str = "") -> HttpResponse:
             "diff": diff_view(compare(_state(base), _state(at)))
             if at and base
             else None,
-            "rules": [said(rule, groups) for rule in at.rules] if at else [],
+            "rules": [said(rule, names) for rule in at.rules] if at else [],
             "asked": "at" in request.GET,
             "may_edit": principal.role is Role.ADMIN,
         },
