@@ -78,7 +78,7 @@ def test_the_table_says_how_the_week_went(client, deciding):
     )
     found = row(client, "waiting-desk")
     assert re.match(
-        r"v1 on m 2 no effect 3 external effect 0 3 67 % \$1.50 67 % ", found
+        r"v1 on m 2 no effect 4 external effect 0 3 67 % \$1.50 67 % ", found
     )
     page = words(client, "/agents/waiting-desk/")
     assert "Runs, 7 d 3 Succeeded 67 % Cost a run $0.500 Asked people 3" in page
@@ -211,7 +211,7 @@ def test_policies_come_before_the_tools_own_rule(client, workspace, alice):
     tools = words(client, "/agents/waiting-desk/tools/")
     assert "Policy 2 of Finance dear seats" in tools
     assert row(client, "waiting-desk").startswith(
-        "on m 2 no effect 3 external effect 2"
+        "on m 2 no effect 4 external effect 2"
     )
 
 
