@@ -76,6 +76,6 @@ def test_the_figures_of_pages_are_those_that_were_promised():
     promised = (
         "inbox_100k_ms inbox_kb approval_page_ms decide_ms blame_10k_ms"
         " compare_ms diff_1mb_ms"
-        " thread_1k_ms thread_10k_ms step_ms thread_kb fork_http_ms threads_1m_ms"
+        " thread_1k_ms thread_10k_ms step_ms thread_kb fork_http_ms usable_ms threads_1m_ms"
     )
     assert list(pages.AIMS) == promised.split()
