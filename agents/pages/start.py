@@ -91,7 +91,7 @@ def _initial(request: MemberRequest) -> dict[str, Any]:
 
 def _page(request: MemberRequest, form: RunForm, *, status: int = 200) -> HttpResponse:
     off = switched_off(request.principal)
-    agents = [agent for agent in registry if agent.name not in off]
+    agents = [agent for agent in registry.as_registered() if agent.name not in off]
     chosen = form["agent"].value() or (agents[0].name if agents else "")
     return render(
         request,

@@ -44,6 +44,10 @@ class Registry:
     def __iter__(self) -> Iterator[Agent]:
         return iter(sorted(self._agents.values(), key=lambda agent: agent.name))
 
+    def as_registered(self) -> tuple[Agent, ...]:
+        """In the order of their declarations: who writes them says which one is first."""
+        return tuple(self._agents.values())
+
     def __contains__(self, name: str) -> bool:
         return name in self._agents
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -109,6 +110,13 @@ def test_an_agent_that_is_switched_off_is_not_offered(browser, send, alice):
     Agent.objects.unscoped(Reason.TEST).update(enabled=False)
     page = browser(alice).get("/runs/new").content.decode()
     assert radio not in page
+
+
+def test_the_agent_that_was_declared_first_is_chosen(browser, alice):
+    page = browser(alice).get("/runs/new").content.decode()
+    offered = re.findall(r'name="agent" value="([^"]+)"([^>]*)>', page)
+    assert [name for name, _ in offered][:2] == ["trip-planner", "handbook-editor"]
+    assert [name for name, rest in offered if "checked" in rest] == ["trip-planner"]
 
 
 def test_a_viewer_is_told_who_can(send, viewer):

@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
+from agents.pages.inbox.opening import open_asked
 from checkpoints import tokens
 from checkpoints.access import Role
 from checkpoints.models import Branch
@@ -45,9 +46,11 @@ def test_who_gets_no_connection_in_time_is_told_to_come_again(
     run = begin()
     work()
     (asked,) = pending(run)
+    shown = open_asked(person, asked).shown
     with web(env, log) as address:
         with as_owner():
             ada = ByForm(address, user)
+            ada.shown = shown
 
         def ask(path: str, **headers: str) -> tuple[int, Message, str]:
             asks = Request(f"{address}{path}", headers=headers)  # noqa: S310  # ours
