@@ -18,11 +18,13 @@ from agents.tools.declare import ask, tool
 from agents.tools.declared import Fitted, Rule, Tool, never
 from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
 from agents.tools.limits import Limits
+from agents.tools.memory import MEMORY
 from agents.tools.previews import Preview
 from agents.tools.registry import register, registry
 from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
+    "MEMORY",
     "WORKING_MEMORY",
     "Agent",
     "Changed",

@@ -19,6 +19,7 @@ from checkpoints.errors import (
     EntryConflict,
     InvalidEntry,
     NotPermitted,
+    Unscoped,
 )
 from checkpoints.grants import grant_for
 from checkpoints.models import AuditEvent, Entry, EntryVersion, Grant

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from pydantic import BaseModel, Field
 
 from agents.tools import (
+    MEMORY,
     WORKING_MEMORY,
     Agent,
     Changed,
@@ -456,6 +457,15 @@ patient = register(
         tools=[look, *WORKING_MEMORY],
         limits=Limits(max_steps=3_000),
         window=Window(tokens=4_000),
+    )
+)
+
+rememberer = register(
+    Agent(
+        "test-rememberer",
+        model="scripted",
+        system="You remember what matters.",
+        tools=MEMORY,
     )
 )
 
