@@ -264,7 +264,7 @@ def test_what_a_form_is_answered_with(as_, asked, bob):
     expect(page.locator("#entry-conflict")).to_be_visible()
     one.look("an entry that somebody else saved meanwhile")
     page.click("text=Take theirs")
-    page.click("text=Delete")
+    page.get_by_role("button", name="Delete").click()
     expect(page.locator("#entry-gone")).to_be_visible()
     one.look("a deleted entry")
     page.goto("/channels/")

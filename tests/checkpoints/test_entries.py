@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 from uuid import uuid4
@@ -379,3 +381,9 @@ def test_the_gate_alone_opens_it(alice, other):
     row = entries.put(alice, USER, SEAT, "aisle")
     with pytest.raises(NotPermitted):
         gate.admit(other, purpose="test").open(row, "content")
+
+
+def test_the_code_of_the_documentation_does_what_it_says(alice, bob):
+    page = Path(__file__).parents[2] / "docs" / "memory.md"
+    [_, code] = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(code, {"alice": alice, "bob": bob})  # noqa: S102  # our own page

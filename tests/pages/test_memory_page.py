@@ -132,6 +132,7 @@ def test_what_a_run_wrote_leads_to_the_step_that_wrote_it(browser, alice, trip):
     row = entries.put(run, WORKSPACE, SEAT, 1, request_key=trip.calls["quote"].pk)
     call = ToolCall.objects.unscoped(Reason.TEST).get(pk=trip.calls["quote"].pk)
     step = call.result_checkpoint
+    assert step is not None
     page = browser(alice).get(f"/memory/{row.entry_id}/")
     address = f'href="/threads/{trip.thread.pk}/at/{step.pk}/"'
     assert address in page.content.decode()
@@ -200,7 +201,7 @@ def test_a_new_entry_is_put_under_the_name_that_is_typed(browser, alice):
     found = entries.get(alice, WORKSPACE, name(["travellers", "o/sei"], "seat"))
     assert found is not None
     assert found.value == {"row": 12}
-    assert found.row.expires_at.year == 2099
+    assert str(found.row.expires_at).startswith("2099-12-31")
     assert "Kept, as a new entry" in text(client.get(answer["Location"]))
 
 

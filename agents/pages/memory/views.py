@@ -31,8 +31,7 @@ def memory(request: MemberRequest) -> HttpResponse:
     if request.method != "POST":
         begin = f"{filters.prefix.rstrip('/')}/" if filters.prefix else ""
         new = bool(request.GET.get("new")) and request.principal.may_operate
-        more = {"new": Typed(path=begin)} if new else {}
-        return _page(request, filters, **more)
+        return _page(request, filters, new=Typed(path=begin) if new else None)
     _require_writer(request)
     filters = filters_of(request.GET, scope=request.POST.get("scope", ""))
     typed = typed_of(request.POST)
