@@ -20,6 +20,7 @@ from agents.pages.compare import views as compare
 from agents.pages.fork import views as fork
 from agents.pages.inbox import care, checking, deciding, picked, remembering
 from agents.pages.inbox import views as inbox
+from agents.pages.memory import views as memory
 from agents.pages.policies import views as policies
 from agents.pages.registered import views as registered
 from agents.pages.remarks import views as remarks
@@ -52,6 +53,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *control.urlpatterns,
     *commands.urlpatterns,
     *registered.urlpatterns,
+    *memory.urlpatterns,
     *policies.urlpatterns,
     *audit.urlpatterns,
     *retention.urlpatterns,

@@ -9,6 +9,7 @@
     ├─ BrokenChain                                          history is not as it was written
     ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
     ├─ BadToken, TokenRefused, TooManyRequests              a program's token
+    ├─ InvalidEntry, EntryConflict                          what is put into the store
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -281,6 +282,33 @@ class TokenRefused(CheckpointsError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(problem)
         self.field = field
+
+
+class InvalidEntry(CheckpointsError):
+    """A name or a value is none that the store takes, or there is no such entry."""
+
+    code = "invalid_entry"
+    status = 422
+
+
+class EntryConflict(CheckpointsError):
+    """The entry is at another version than whoever writes has seen. Nothing was written.
+
+    `version` is the one that was found, 0 for none, and `who` wrote it.
+    """
+
+    code = "entry_conflict"
+    status = 409
+
+    def __init__(self, *, expected: int, version: int, who: str, gone: bool) -> None:
+        is_at = f"{'was deleted with' if gone else 'is at'} version {version}"
+        found = f"It {is_at}, by {who}" if version else "There is no such entry"
+        wanted = f"version {expected} was expected" if expected else "none was expected"
+        super().__init__(f"{found}; {wanted}. Read it, and decide again.")
+        self.expected = expected
+        self.version = version
+        self.who = who
+        self.gone = gone
 
 
 class TooManyRequests(CheckpointsError):

@@ -151,6 +151,11 @@ class Pass:
             self.require_thread(thread_id)
 
 
+def require_right(principal: Principal) -> None:
+    """That it may act in its workspace still. Raises NotPermitted. Nothing is opened."""
+    _require_right(principal, set())
+
+
 def seal(row: Model, field: str, value: Any) -> bytes:
     """`value` (JSON) as the sealed record for this column of this row.
 

@@ -29,6 +29,9 @@ RIGHTS = {
     "checkpoints_searchfield": Rights(web=READ, worker=ALL),
     # Said, and taken back; never deleted. A trigger says what may change.
     "checkpoints_remark": Rights(web=CHANGE, worker=CHANGE),
+    # A version is written once; what expired goes by the worker's hand.
+    "checkpoints_entry": Rights(web=CHANGE, worker=ALL),
+    "checkpoints_entryversion": Rights(web=ADD, worker=PACKED),
     "checkpoints_storemark": Rights(web=CHANGE, worker=CHANGE),
     "checkpoints_input_position": Rights(web="USAGE", worker="USAGE"),
     # Keys

@@ -76,6 +76,7 @@ PAGES = (
     _Page("Runs and workers", "agents:runs", "run", "g r"),
     _Page("Start a run", "agents:new_run", "plus", may=_operates),
     _Page("Agents", "agents:agents", "agent", "g a"),
+    _Page("Memory", "agents:memory", "memory", "g m"),
     _Page("Audit log", "agents:audit", "audit", "g l", may=_audits),
     _Page("Retention", "agents:retention", "clock", may=_admin),
     _Page("API tokens", "agents:tokens", "lock", may=_admin),

@@ -38,6 +38,7 @@ SHORTCUTS = (
             ("Threads", ("g t",)),
             ("Runs", ("g r",)),
             ("Agents", ("g a",)),
+            ("Memory", ("g m",)),
             ("Policies", ("g p",)),
             ("Audit, for auditors and admins", ("g l",)),
             ("This page", ("?",)),

@@ -201,6 +201,7 @@ class Effects:
                 recall=self._contents.restore,
                 heart=self._heart,
                 sign=self._patience.quiet_signs(title),
+                run=self._claim.principal,
             )
         except CallInDoubt as doubt:
             self._in_doubt[row.pk] = str(doubt)

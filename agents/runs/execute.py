@@ -17,6 +17,7 @@ from agents.pure.step import ToolOutcome
 from agents.runs.aside import GivenUp, TookTooLong, aside
 from agents.tools import Tool, ToolContext
 from agents.tools.context import Recall
+from checkpoints.access import RunPrincipal
 from checkpoints.errors import StoreUnavailable
 from checkpoints.pure.codec import State
 
@@ -84,8 +85,9 @@ def execute(
     recall: Recall,
     heart: Heart,
     sign: Callable[[], None],
+    run: RunPrincipal | None = None,
 ) -> ToolOutcome:
-    """Call the tool. Raises CallBroke, CallInDoubt, and StoreUnavailable when the tool
+    """Call the tool, for a run if it is one's call. Raises CallBroke, CallInDoubt, and StoreUnavailable when the tool
     asked for working memory that cannot be read now, and may be called again.
 
     A tool refuses with ToolError. Any other exception, and a call that is not over in
@@ -96,7 +98,7 @@ def execute(
     """
     started = time.monotonic()
     for tried in range(1, TRIES + 1):
-        context = ToolContext(state, recall, memory=tool.cache is None)
+        context = ToolContext(state, recall, memory=tool.cache is None, run=run)
         try:
             content = _call(tool, arguments, key, context, heart, sign)
         except GivenUp:

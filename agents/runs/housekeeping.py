@@ -1,4 +1,4 @@
-"""Duties that any worker process may do: packing, retention, orphans, tidying up.
+"""Duties that any worker process may do: packing, retention, orphans, memory, tidying up.
 
 They run in a thread of their own, one after another, so each does a small batch and
 returns. Unless it says otherwise, a duty has one process at a time: a lock that ends with
@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError
 
 from agents.delivery import tidy as deliveries
 from agents.runs import retention, roster
+from checkpoints import entries_care
 from checkpoints.blobs.care import sweep_some
 from checkpoints.db import locks
 from checkpoints.db.locks import alone
@@ -39,6 +40,7 @@ DUTIES: tuple[Duty, ...] = (
     Duty("retention tasks", timedelta(seconds=2), retention.work_off),
     Duty("retention", timedelta(minutes=1), retention.sweep),
     Duty("orphans", timedelta(minutes=1), sweep_some),
+    Duty("memory", timedelta(minutes=1), entries_care.sweep),
     Duty("roster", timedelta(minutes=1), roster.tidy),
     Duty("deliveries", timedelta(minutes=1), deliveries.tidy),
 )

@@ -20,12 +20,14 @@ from agents.tools.files import FILES, Files
 from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
 from agents.tools.large import read_result
 from agents.tools.limits import Limits
+from agents.tools.memory import MEMORY
 from agents.tools.previews import Preview
 from agents.tools.registry import register, registry
 from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
     "FILES",
+    "MEMORY",
     "WORKING_MEMORY",
     "Agent",
     "Changed",

@@ -1,4 +1,4 @@
-"""What a running tool gets from us, if it asks for it: its key, and working memory."""
+"""What a running tool gets from us, if it asks for it: its key, working memory, its run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from agents.errors import ToolError
 from agents.pure.context import CHANNEL
 from agents.tools import secrets
+from checkpoints.access import RunPrincipal
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops, refs
 from checkpoints.pure.codec import State, canonical, parse
@@ -51,10 +52,13 @@ class ToolContext:
         recall: Recall = lambda value: value,
         *,
         memory: bool = True,
+        run: RunPrincipal | None = None,
     ) -> None:
         """Without `memory`, there is none to read or change: a result that is given
-        again for the same arguments must not depend on anything else."""
+        again for the same arguments must not depend on anything else. Without `run`,
+        the tool is tried out, and has no long-term memory."""
         self._memory = memory
+        self._run = run
         self._state = state
         self._recall = recall
         self._ops: list[Op] = []
@@ -107,6 +111,16 @@ class ToolContext:
     def append(self, channel: str, value: Any) -> None:
         """Add to the end of a channel that is a list: plan, decisions, todos."""
         self._change(channel, ops.append(pointer(channel), value))
+
+    @property
+    def run(self) -> RunPrincipal:
+        """The run, acting for whoever started it: what long-term memory is asked with."""
+        if self._run is None or not self._memory:
+            raise ToolError(
+                "This call has no long-term memory: it is tried out, or its results are"
+                " cached."
+            )
+        return self._run
 
     def secret(self, name: str) -> str:
         """The secret of this name, as it is now (`agents/tools/secrets.py`).

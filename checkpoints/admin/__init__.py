@@ -22,6 +22,8 @@ from checkpoints.models import (
     Checkpoint,
     CheckpointDelta,
     Deletion,
+    Entry,
+    EntryVersion,
     Grant,
     Remark,
     RetentionPolicy,
@@ -143,6 +145,39 @@ class RemarkAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "kind", "created_at"]
     list_select_related = ["thread", "branch", "checkpoint", "by"]
     search_fields = ["=id", "=thread__id", "by__username"]
+
+
+@admin.register(Entry)
+class EntryAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "scope",
+        "user",
+        "version",
+        "deleted",
+        "expires_at",
+        "updated_at",
+    ]
+    list_filter = ["workspace", "scope", "deleted", "updated_at"]
+    list_select_related = ["workspace", "user"]
+    search_fields = ["=id", "user__username"]
+
+
+@admin.register(EntryVersion)
+class EntryVersionAdmin(ReadOnlyAdmin):
+    list_display = [
+        "entry",
+        "version",
+        "deleted",
+        "expires_at",
+        "by",
+        "run",
+        "created_at",
+    ]
+    list_filter = ["workspace", "deleted", "created_at"]
+    list_select_related = ["entry", "by"]
+    search_fields = ["=id", "=entry__id", "=run", "by__username"]
 
 
 @admin.register(SearchField)

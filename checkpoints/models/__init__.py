@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob, StoreMark
+from checkpoints.models.entries import Entry, EntryVersion
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
@@ -29,6 +30,8 @@ __all__ = [
     "CheckpointDelta",
     "DataKey",
     "Deletion",
+    "Entry",
+    "EntryVersion",
     "Grant",
     "Group",
     "Membership",

@@ -22,7 +22,9 @@ from playwright.sync_api import Page, expect
 from agents.approvals import decide
 from agents.models import Approval
 from agents.runs import control
+from checkpoints import entries
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
+from checkpoints.pure.names import Name
 from tests.agents.waiting import COSTS
 from tests.browser import axe, states
 from tests.browser.conftest import DESKTOP, PHONE
@@ -203,6 +205,8 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit("/agents/waiting-desk/versions/", "/runs/new?agent=waiting-desk")
     one.visit("/threads/trajectories/?look=1", "/threads/trajectories/?look=1&most=x")
     one.visit("/audit/?action=decide", "/audit/?action=nothing")
+    one.visit("/memory/?new=1", "/memory/?scope=workspace&gone=1", "/memory/?q=x")
+    one.visit("/memory/?scope=workspace&in=travellers", "/memory/?in=a~b")
 
 
 def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
@@ -212,12 +216,13 @@ def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
     beside = f"/threads/compare/{things.branch}/{things.other_branch}/"
     states_of = f"/threads/diff/{things.checkpoint}/{things.other_checkpoint}/"
     audrey = as_("audrey")
-    audrey.visit("/inbox/", "/threads/", "/runs/", "/audit/", *pages, *tabs)
+    audrey.visit("/inbox/", "/threads/", "/runs/", "/audit/", "/memory/", *pages, *tabs)
     audrey.visit(f"{beside}?at=1", states_of)
     audrey.visit(
         f"{thread}history?path=/facts", f"{thread}search?q=fare", f"{thread}branches"
     )
-    as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", *pages)
+    entry = f"/memory/{things.entry}/"
+    as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", entry, *pages)
 
 
 def test_what_a_form_is_answered_with(as_, asked, bob):
@@ -247,6 +252,24 @@ def test_what_a_form_is_answered_with(as_, asked, bob):
     page.click("#batch-actions .btn.ok")
     expect(page.locator("#batch-results")).to_be_visible()
     one.look("what came of a batch")
+    page.goto("/memory/?new=1")
+    page.fill("[name=path]", "a//b")
+    page.click("text=Keep it")
+    expect(page.locator("#memory-error")).to_be_visible()
+    one.look("an entry with an error")
+    with unscoped(Reason.TEST):
+        kept = entries.put(bob, "workspace", Name(("a",), "b"), "theirs").entry
+    page.goto(f"/memory/{kept.pk}/")
+    with unscoped(Reason.TEST):
+        entries.put(bob, "workspace", Name(("a",), "b"), {"row": 12}, expected=1)
+    page.fill("[name=value]", "mine")
+    page.click("text=Save")
+    expect(page.locator("#entry-conflict")).to_be_visible()
+    one.look("an entry that somebody else saved meanwhile")
+    page.click("text=Take theirs")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator("#entry-gone")).to_be_visible()
+    one.look("a deleted entry")
     page.goto("/channels/")
     page.fill("[name=name]", "ops")  # which there is
     page.click("text=Make the channel")

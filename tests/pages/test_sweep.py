@@ -25,11 +25,12 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, r
 from agents.models import Agent, Approval, Run, StickyRule
 from agents.pages.inbox.opening import open_asked
 from agents.pure.bundles import file
-from checkpoints import blobs, clock
+from checkpoints import blobs, clock, entries
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.log.threads import fork
 from checkpoints.models import AuditEvent, Checkpoint, Membership
 from checkpoints.pure import ops
+from checkpoints.pure.names import Name
 from tests.agents.waiting import make_waiting
 from tests.pages.conftest import append, result
 
@@ -77,6 +78,7 @@ class Things:
     file: UUID  # a checkpoint that has notes/plan.md
     sticky: UUID
     agent: UUID  # its name: known to this workspace, and registered by no code
+    entry: UUID  # in the workspace's memory
     other_branch: UUID  # a fork of the first
     other_checkpoint: UUID
     digest: str = "00" * 32
@@ -99,6 +101,7 @@ def nothing() -> Things:
         file=one(),
         sticky=one(),
         agent=one(),
+        entry=one(),
         other_branch=one(),
         other_checkpoint=one(),
     )
@@ -140,6 +143,10 @@ def of_file(things: Things) -> dict[str, Any]:
 
 def of_agent(things: Things) -> dict[str, Any]:
     return {"name": str(things.agent)}
+
+
+def of_entry(things: Things) -> dict[str, Any]:
+    return {"pk": things.entry}
 
 
 def of_sticky(things: Things) -> dict[str, Any]:
@@ -443,6 +450,16 @@ ROUTES = {
         of_agent, send=lambda things: {"tool": "book"}, may_post=reader, shared=True
     ),
     "agents:agent_versions": Route(of_agent, shared=True),
+    "agents:memory": Route(
+        send=lambda things: {"scope": "user", "path": f"a/{uuid4()}", "value": "b"},
+        may_post=operator,
+    ),
+    "agents:memory_entry": Route(
+        of_entry,
+        send=lambda things: {"do": "save", "expected": "1", "value": "window"},
+        may_post=operator,
+        shared=True,
+    ),
     "agents:policies": Route(
         send=lambda things: {"do": "new", "draft": "[]", "after": "0"}, may_post=admin
     ),
@@ -600,6 +617,7 @@ def make_things(make_trip, make_thread):
             file=_with_a_file(trip),
             sticky=_remembered(approval).pk,
             agent=_agent(trip.run.workspace),
+            entry=_entry(owner),
             other_branch=trip.cheap.pk,
             other_checkpoint=trip.at(4, "cheap"),
             digest=bytes(approval.digest).hex(),
@@ -635,6 +653,11 @@ def _remembered(approval: Approval) -> StickyRule:
             made_by=run.started_by,
             expires_at=clock.now() + timedelta(days=1),
         )
+
+
+def _entry(owner: UserPrincipal) -> UUID:
+    kept = Name(("travellers", str(uuid4())), "seat")
+    return entries.put(owner, entries.Scope.WORKSPACE, kept, "aisle").entry_id
 
 
 def _agent(workspace: Any) -> UUID:

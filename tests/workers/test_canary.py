@@ -29,6 +29,7 @@ from checkpoints.log.hydrate import read
 from checkpoints.models import (
     Branch,
     Checkpoint,
+    EntryVersion,
     Membership,
     Remark,
     SearchField,
@@ -278,6 +279,7 @@ def live_through_everything(
     alice.open(f"/threads/{run.thread_id}/remarks")
 
     carry_elsewhere(alice, run, birds)
+    keep_in_memory(alice, birds)
 
     # Look at everything.
     for tab in ("diff", "state", "messages", "context", "effects", "raw", "files"):
@@ -315,6 +317,20 @@ def remark(
 ) -> None:
     alice.open(f"/threads/{run.thread_id}/")
     alice.send("/remarks", do=do, text=text, about=about, **more)
+
+
+def keep_in_memory(alice: Visitor, birds: Canaries) -> None:
+    """Put an entry, find it, edit it, be refused, and delete it."""
+    path = f"{birds['namespace']}/{birds['memory key']}"
+    alice.open("/memory/?new=1")
+    alice.send("new=1$", path=path, value=birds.text("remembered"))
+    assert "Kept, as a new entry" in alice.page, alice.page
+    alice.send("^/memory/.+", do="save", value=birds.text("remembered since"))
+    alice.open("/memory/?new=1")
+    alice.send("new=1$", path=path, value=birds.text("came too late"))
+    assert alice.status == 409, alice.page
+    alice.open(f"/memory/?in={birds['namespace']}&q={birds['remembered']}")
+    assert "No entry has these words" in alice.page, alice.page
 
 
 def carry_elsewhere(alice: Visitor, run: Run, birds: Canaries) -> None:
@@ -409,6 +425,7 @@ def chat_log(birds: Canaries, tmp_path: Any) -> Any:
 NOT_STORED = {
     *("mistake", "mistaken", "searched", "hasty note", "long label"),
     *("masked path", "damage", "manifest"),
+    "came too late",
 }
 
 
@@ -440,6 +457,9 @@ def everything_opened() -> Iterator[str]:
             can_approve=False,
             name="",
         )
+        memory = gate.admit(reader, purpose="test")
+        for version in EntryVersion.objects.for_user(reader):
+            yield json.dumps(memory.open(version, "content"), ensure_ascii=False)
         for thread in Thread.objects.for_user(reader):
             opened = gate.admit(reader, purpose="test", threads=[thread])
             yield opened.open(thread, "title")

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 
 from agents.tools import (
     FILES,
+    MEMORY,
     WORKING_MEMORY,
     Agent,
     Changed,
@@ -476,6 +477,15 @@ filing = register(
         model="scripted",
         system="You work on files.",
         tools=[*FILES, draw, look, book],
+    )
+)
+
+rememberer = register(
+    Agent(
+        "test-rememberer",
+        model="scripted",
+        system="You remember what matters.",
+        tools=MEMORY,
     )
 )
 
