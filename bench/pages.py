@@ -22,7 +22,7 @@ from django.test.utils import override_settings
 
 from agents.models import Approval, Run, ToolCall
 from agents.runs import runner, start
-from bench import _blame, _compare, _threads, _timeline, _waiting
+from bench import _blame, _browser, _compare, _threads, _timeline, _waiting
 from bench._figures import Figures, rounded
 from bench._server import as_web, as_worker, owner, say
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
@@ -38,6 +38,7 @@ AIMS: dict[str, tuple[str, float]] = {
     "blame_10k_ms": ("blame of one path over 10,000 steps, ms", 150.0),
     **_compare.AIMS,
     **_timeline.AIMS,
+    **_browser.AIMS,
     **_threads.AIMS,
 }
 REAL = 120  # requests whose titles open: more than a page shows and decisions take
@@ -83,6 +84,7 @@ def run(*, as_json: bool, quick: bool) -> None:
                 figures["blame_10k_ms"] = _blame.blame_ms(client, long, times=15)
                 figures |= _compare.measure(client, two, times=10)
                 figures |= _timeline.measure(client, timelines, times=15)
+                figures |= _browser.measure(client, long, times=7)
                 say("threads …")
                 figures |= _threads.measure(lister, threads=threads, times=20)
     print(json.dumps(rounded(figures)) if as_json else _table(figures))
@@ -196,6 +198,10 @@ def _decide(client: Client, one: Approval, *, drawn: bool = False) -> float:
 def _table(figures: Figures) -> str:
     lines = ["| figure | measured | aim | |", "|---|---:|---:|---|"]
     for name, (meaning, aim) in AIMS.items():
-        verdict = "met" if figures[name] <= aim else "**missed**"
-        lines.append(f"| {meaning} | {figures[name]:,.3g} | {aim:g} | {verdict} |")
+        found = figures[name]
+        if found is None:  # without a browser
+            lines.append(f"| {meaning} | - | {aim:g} | |")
+            continue
+        verdict = "met" if found <= aim else "**missed**"
+        lines.append(f"| {meaning} | {found:,.3g} | {aim:g} | {verdict} |")
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import ask, tool
 from agents.tools.declared import Fitted, Rule, Tool, never
 from agents.tools.guards import Changed, Found, Invalid, Seen, Unchanged
+from agents.tools.large import read_result
 from agents.tools.limits import Limits
 from agents.tools.memory import MEMORY
 from agents.tools.previews import Preview
@@ -43,6 +44,7 @@ __all__ = [
     "Window",
     "ask",
     "never",
+    "read_result",
     "register",
     "registry",
     "tool",

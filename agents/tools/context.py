@@ -12,7 +12,7 @@ from agents.pure.context import CHANNEL
 from agents.tools import secrets
 from checkpoints.access import RunPrincipal
 from checkpoints.errors import BadOperation, NotStorable
-from checkpoints.pure import ops
+from checkpoints.pure import ops, refs
 from checkpoints.pure.codec import State, canonical, parse
 from checkpoints.pure.ops import Op, fold
 from checkpoints.pure.pointer import pointer
@@ -24,6 +24,8 @@ _CLOSED = frozenset(
 )
 
 LARGEST = 8 * 1024 * 1024  # bytes that one call may add; a step has room for twice that
+
+MOST_QUOTED = 80  # characters of an id that is none
 
 MOST_SPENT = 100_000  # US dollars, by one call
 _SMALLEST = Decimal("0.000001")
@@ -72,6 +74,27 @@ class ToolContext:
         if channel not in self._state:
             return default
         return deepcopy(self._recall(self._state[channel]))
+
+    def large(self, name: str) -> str:
+        """A text of this thread's state that is kept as a blob, by the blob's id.
+
+        Raises ToolError where the state has none of this id, and where it is no text.
+        """
+        self._require_memory()
+        for ref in refs.refs(self._state):
+            if ref["$blob"] == name:
+                break
+        else:
+            raise ToolError(
+                f"Nothing that is kept apart has the id {name[:MOST_QUOTED]!r}. Give the"
+                " one that stands in the result's line."
+            )
+        if not ref["media_type"].startswith("text/"):
+            raise ToolError(f"It is no text: it is {ref['media_type']}.")
+        text = self._recall(ref)
+        if not isinstance(text, str):  # it only looked like one of ours
+            raise ToolError("Nothing is kept under that id any more.")
+        return text
 
     def set(self, channel: str, value: Any) -> None:
         """Replace a channel."""

@@ -68,7 +68,7 @@ def test_a_large_result_is_a_blob_and_the_model_is_told_so(
     assert blob.size == LARGE
     assert sent(server, -1).startswith(
         "[The result has 200,000 bytes (text/plain) and is kept apart from this"
-        " conversation. It begins: It begins. 5feceb66ffc86f38d952786c6d696c79c2dbc239"
+        f" conversation, as {blob.pk}. It begins: It begins. 5feceb66ffc86f38d952786c6d696c79c2dbc239"
     )
     run.branch.refresh_from_db()
     result = history(run.branch).state_at(2)["messages"][-1]

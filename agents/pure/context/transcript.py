@@ -215,7 +215,7 @@ def kept_apart(ref: refs.Ref) -> str:
     begins = f" It begins: {ref['digest']}" if ref["digest"] else ""
     return (
         f"[The result has {ref['size']:,} bytes ({ref['media_type']}) and is kept apart"
-        f" from this conversation.{begins}]"
+        f" from this conversation, as {ref['$blob']}.{begins}]"
     )
 
 

@@ -35,6 +35,7 @@ from agents.tools import (
     Unchanged,
     Window,
     never,
+    read_result,
     register,
     tool,
 )
@@ -382,6 +383,7 @@ desk = register(
             question,
             plan,
             fetch,
+            read_result,
             order,
             misorder,
             note,
