@@ -109,6 +109,7 @@ def resumption(run: Run, agent: Agent, rest: Rest | None, state: State) -> Step 
         version=changed,
         run=str(run.pk),
         summed=before.summed if before is not None else 0,
+        recall=agent.window.recall if agent.window is not None else 0,
     )
     return _step(facts, f"Resumed {_why(facts, run)}: works from the facts")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import log
@@ -31,6 +31,9 @@ _RUNS_ON = re.compile(
 
 def words(text: str) -> Iterator[str]:
     """The words of a text, folded, in order."""
+    if text.isascii():
+        yield from _WORD.findall(text.casefold())
+        return
     plain = unicodedata.normalize("NFKD", text)
     bare = "".join(char for char in plain if not unicodedata.combining(char))
     for match in _WORD.finditer(bare.casefold()):
@@ -62,27 +65,41 @@ def rank(query: str, texts: Sequence[str], *, most: int) -> list[int]:
     are left out; without words nothing fits.
     """
     wanted = Counter(words(query))
-    bags = [Counter(words(text)) for text in texts]
-    if not wanted or not bags:
+    lengths, found, alike = _index(texts)
+    if not wanted or not any(lengths):
         return []
-    lengths = [bag.total() for bag in bags]
-    usual = sum(lengths) / len(bags) or 1.0
-    known = {word for bag in bags for word in bag}
-    scores = [0.0] * len(bags)
+    usual = sum(lengths) / len(lengths)
+    scores: dict[int, float] = defaultdict(float)
     for word, times in wanted.items():
-        alike = {other: _weight(word, other) for other in known if _weight(word, other)}
-        counts = [
-            sum(weight * bag[other] for other, weight in alike.items()) for bag in bags
-        ]
-        having = sum(count > 0 for count in counts)
-        rarity = log(1 + (len(bags) - having + 0.5) / (having + 0.5))
-        for place, count in enumerate(counts):
-            if count:
-                share = 1 - LENGTH + LENGTH * lengths[place] / usual
-                gain = count * (SATURATION + 1) / (count + SATURATION * share)
-                scores[place] += times * rarity * gain
-    fitting = [place for place, score in enumerate(scores) if score > 0]
-    return sorted(fitting, key=lambda place: (-scores[place], place))[:most]
+        counts: dict[int, float] = defaultdict(float)
+        for other in alike[word[:STEM]]:  # in their order: sums are the same each time
+            if weight := _weight(word, other):
+                for place, often in found[other]:
+                    counts[place] += weight * often
+        rarity = log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
+        for place, count in counts.items():
+            share = 1 - LENGTH + LENGTH * lengths[place] / usual
+            gain = count * (SATURATION + 1) / (count + SATURATION * share)
+            scores[place] += times * rarity * gain
+    return sorted(scores, key=lambda place: (-scores[place], place))[:most]
+
+
+def _index(
+    texts: Sequence[str],
+) -> tuple[list[int], dict[str, list[tuple[int, int]]], dict[str, list[str]]]:
+    """How many words each text has; where each word is, and how often; and the words that
+    begin with the same letters."""
+    lengths: list[int] = []
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        bag = Counter(words(text))
+        lengths.append(bag.total())
+        for word, count in bag.items():
+            found[word].append((place, count))
+    alike: dict[str, list[str]] = defaultdict(list)
+    for word in found:
+        alike[word[:STEM]].append(word)
+    return lengths, found, alike
 
 
 def _pieces(word: str) -> Iterator[str]:

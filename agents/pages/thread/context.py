@@ -16,6 +16,7 @@ from checkpoints.pure.codec import State
 from checkpoints.pure.refs import TEXT
 
 FACTS = "Holdpoint: the facts"  # who said so
+EARLIER = "Holdpoint: from earlier"
 PROMPT = "the prompt in params.system"
 PROMPTS = {SUMMARY: "Holdpoint's own, for a summary"}
 NO_STEPS: Mapping[str, int] = MappingProxyType({})
@@ -85,13 +86,18 @@ def context_view(
     count = count if isinstance(count, int) else 0
     system = sum(_size(m) for m in request.messages[:1] if m["role"] == "system")
     told = 0 if facts is None else _size(request.messages[facts])
-    every = sum(_size(m) for m in request.messages) - system - told
-    rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - told - every
+    earlier = request.manifest.get("earlier")
+    back = 0 if earlier is None else _size(request.messages[earlier])
+    every = sum(_size(m) for m in request.messages) - system - told - back
+    rest = (counted or 0) * CHARACTERS_PER_TOKEN - system - told - back - every
+    who = {place: name for place, name in ((facts, FACTS), (earlier, EARLIER)) if place}
+    who |= {0: FACTS} if facts == 0 else {}
     parts = _parts(
         [
             ("system", system, PROMPTS.get(str(sent.get("policy")), PROMPT)),
             *([("facts", told, "the state, instead of messages")] if told else ()),
             ("messages", every, f"{count} of {len(messages(before))}"),
+            *([("earlier", back, "what fits, of messages not sent")] if back else ()),
             ("tools", max(0, rest), f"{len(listed)} schemas, and the frame"),
         ]
     )
@@ -111,7 +117,7 @@ def context_view(
         finish_reason=str(manifest.get("finish_reason") or ""),
         tools=listed,
         request=[
-            card(message, chips, who=FACTS if place == facts else "")
+            card(message, chips, who=who.get(place, ""))
             for place, message in enumerate(request.messages)
         ],
         omitted=max(0, len(messages(before)) - count),

@@ -3,7 +3,7 @@
 By default everything: the system prompt from `params`, then all messages. Where the run
 was resumed from the facts (`resumed.py`), or has a window (`window.py`): the system
 prompt and what else is a system message, the facts, the last message of a person, and
-the transcript from there on.
+the transcript from there on; with what comes back of older messages (`earlier.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.pure.context.earlier import earlier
 from agents.pure.context.facts import facts
 from agents.pure.context.resumed import WHOLE, resumed
 from agents.pure.context.transcript import AsSent, as_sent, messages_of, transcript
@@ -119,7 +120,8 @@ def _messages(
 ) -> tuple[list[dict[str, Any]], int, dict[str, Any]]:
     """The messages as sent, how many of the state's those are, and by which policy.
 
-    Of the factual one: which message is the facts, and for how many they stand.
+    Of the factual one: which message is the facts, and for how many they stand; and which
+    one is what came back of those.
     """
     stands = resumed(state)
     if stands is None or not stands.tells:
@@ -143,8 +145,21 @@ def _messages(
     content = facts(state, left_out, stands, unsummed=unsummed)
     told = {"role": "user", "content": content}
     ahead = [*prompt, *ahead]
-    shape = {"policy": stands.policy, "facts": len(ahead), "left_out": len(left_out)}
-    return [*ahead, told, *rest], count + more, shape
+    shape: dict[str, Any] = {
+        "policy": stands.policy,
+        "facts": len(ahead),
+        "left_out": len(left_out),
+    }
+    sent = [*ahead, told, *rest]
+    if stands.recall and (
+        found := earlier(
+            left_out, [*kept, *messages[first:]], content, most=stands.recall
+        )
+    ):
+        place = len(sent) - (sent[-1]["role"] == "user" and bool(rest))
+        sent.insert(place, {"role": "user", "content": found})
+        shape["earlier"] = place
+    return sent, count + more, shape
 
 
 def _number(params: dict[str, Any], name: str) -> float | None:

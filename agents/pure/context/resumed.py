@@ -27,6 +27,7 @@ from checkpoints.pure.ops import Op
 CHANNEL = "_context"
 FACTUAL, WHOLE, WINDOW = "factual", "everything", "window"
 _POLICIES = (FACTUAL, WHOLE, WINDOW)
+MOST_RECALLED = 20  # entries
 RECENT = 15  # messages that are sent whole where there is no plan to go on from
 
 
@@ -41,6 +42,7 @@ class Resumed:
     run: str = ""  # which run it was
     summed: int = 0  # a place in `messages`: `summary` covers what stands before it
     tried: int | None = None  # how many there were when a summary was tried in vain
+    recall: int = 0  # entries of older messages that come back at most (`earlier.py`)
 
     @property
     def tells(self) -> bool:
@@ -60,6 +62,7 @@ class Resumed:
             "run": self.run,
             "summed": self.summed or None,
             "tried": self.tried,
+            "recall": self.recall or None,
         }
         kept = {name: value for name, value in values.items() if value is not None}
         return ops.put("", CHANNEL, kept)
@@ -80,6 +83,7 @@ def resumed(state: State) -> Resumed | None:
         str(told.get("run", "")),
         max(0, _number(told, "summed") or 0),
         _number(told, "tried"),
+        min(max(0, _number(told, "recall") or 0), MOST_RECALLED),
     )
 
 

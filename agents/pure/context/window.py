@@ -20,6 +20,7 @@ from agents.errors import BadDeclaration
 from agents.pure.context.facts import VALUE, done, quoted
 from agents.pure.context.resumed import (
     FACTUAL,
+    MOST_RECALLED,
     WHOLE,
     WINDOW,
     Resumed,
@@ -55,7 +56,8 @@ class Window:
     `after`: so many messages are sent whole before anything is left out. Then the last
     `last`, and up to `every` more, which go out of the window together. `tokens`: the most
     that messages may come to, estimated; the window is narrowed where they are long.
-    `summary`: whether a model sums up what goes.
+    `summary`: whether a model sums up what goes. `recall`: how many entries of what went
+    come back at most where they fit what goes on (`earlier.py`); 0: none.
     """
 
     last: int = 15
@@ -63,6 +65,7 @@ class Window:
     after: int = 50
     tokens: int | None = None
     summary: bool = True
+    recall: int = 0
 
     def __post_init__(self) -> None:
         if min(self.last, self.every) < 1 or self.after < self.last:
@@ -73,9 +76,15 @@ class Window:
             )
         if self.tokens is not None and self.tokens < 1:
             raise BadDeclaration(f"A window of {self.tokens} tokens holds nothing.")
+        if not 0 <= self.recall <= MOST_RECALLED:
+            raise BadDeclaration(
+                f"recall={self.recall}: 0 to {MOST_RECALLED} entries of what went come"
+                " back."
+            )
 
     def spec(self) -> dict[str, Any]:
-        return dict(vars(self))
+        """Without `recall` where there is none: agents of before have the same version."""
+        return {k: v for k, v in vars(self).items() if k != "recall" or v}
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,7 @@ class Moved:
     upto: int  # the new one those before this; the same: nothing is summed up
     tried: int  # messages that there are
     run: str
+    recall: int
 
     def how(self, *, summed: bool) -> Resumed:
         """The channel after the step; `summed`: a summary was written."""
@@ -96,6 +106,7 @@ class Moved:
             run=self.run,
             summed=self.upto if summed else self.summed,
             tried=None if summed else self.tried,
+            recall=self.recall,
         )
 
 
@@ -129,7 +140,7 @@ def moved(state: State, window: Window) -> Moved | None:
         upto = _chunk(messages, summed, start, window)
     if start == first and upto == summed:
         return None
-    return Moved(start, summed, upto, count, stands.run)
+    return Moved(start, summed, upto, count, stands.run, window.recall)
 
 
 def window_of(state: State, window: Window | None, run: str) -> Window | None:
