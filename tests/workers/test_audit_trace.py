@@ -373,7 +373,7 @@ def test_what_people_said_of_a_call_in_doubt_is_no_approval_of_it(
     (effect,) = server.ledger()
     found = trace(exported_lines(workspace, admin), effect["key"])
     (once,) = found.tries
-    assert (once.approvers, once.by) == ({str(bob.user_id)}, "edit")
+    assert (once.approvers, once.by) == (frozenset([str(bob.user_id)]), "edit")
     assert (once.revision, once.again) == (2, False)
     assert found.came == came
 
@@ -388,6 +388,6 @@ def test_what_is_run_again_has_both_who_let_it_and_who_said_it_had_not_happened(
     assert {each["key"] for each in server.ledger()} == {str(in_doubt.call_id)}
     lines = exported_lines(workspace, admin)
     first, second = trace(lines, str(in_doubt.call_id)).tries
-    assert (first.approvers, first.again) == ({str(bob.user_id)}, False)
-    assert (second.approvers, second.again) == ({str(alice.user_id)}, True)
+    assert (first.approvers, first.again) == (frozenset([str(bob.user_id)]), False)
+    assert (second.approvers, second.again) == (frozenset([str(alice.user_id)]), True)
     assert first.digest != second.digest
