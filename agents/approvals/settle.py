@@ -150,12 +150,12 @@ def _decide(
     guards.require_recent(row, verdict, at)
     if needed and so_far is not None and so_far < needed:
         decision.save(force_insert=True)
-        _record(by, row, verdict, given.where, so_far=so_far, needed=needed)
+        _record(by, row, verdict, given, settled, so_far=so_far, needed=needed)
         return decision
     if edited is not None and who.edit_stays_open(terms):
         _renew(row, edited, settled, by)
         decision.save(force_insert=True)
-        _record(by, row, verdict, given.where, needed=needed)
+        _record(by, row, verdict, given, settled, needed=needed)
         row.revision += 1  # as it is stored now
         outbox.queue(row, outbox.Event.ASKED)
         return decision
@@ -163,7 +163,7 @@ def _decide(
     final_at = decision.at + grace if grace else None
     close(row, seen, decision, settled=settled, final_at=final_at)
     action = "break_glass" if alone else verdict
-    _record(by, row, action, given.where, so_far=so_far, needed=needed)
+    _record(by, row, action, given, settled, so_far=so_far, needed=needed)
     if verdict == Verdict.REJECT:
         rejections.pause_after(row, run, by)
     # Whoever decides takes over what its owner left, if they may.
@@ -211,12 +211,14 @@ def _record(
     by: UserPrincipal,
     row: Approval,
     action: str,
-    where: Where,
+    given: Given,
+    settled: bytes,
     *,
     so_far: int | None = None,
     needed: int | None = None,
 ) -> None:
-    """`so_far` approvals of as many as are `needed`, where one is not enough."""
+    """`so_far` approvals of as many as are `needed`, where one is not enough. `settled`:
+    the digest of what may run by it, which the worker's event names again."""
     audit.record(
         by,
         action,
@@ -224,7 +226,8 @@ def _record(
         run=row.run_id,
         call=row.call_id,
         revision=row.revision,
-        shown=str(where),
+        digest=settled.hex(),
+        shown=str(given.where),
         given=so_far,
         needed=needed,
     )

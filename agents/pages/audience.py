@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 
+from agents.pure.visible import flat
 from checkpoints.access import ScopedQuerySet, UserPrincipal
 from checkpoints.models import Group, Thread
 
@@ -23,7 +24,10 @@ class AudienceForm(forms.Form):
         self.fields["visibility"] = forms.ChoiceField(
             choices=[
                 (Thread.Visibility.WORKSPACE, "everyone in the workspace"),
-                *((pk, f"the group {group}") for pk, group in self.groups.items()),
+                *(
+                    (pk, f"the group {flat(group.name)}")
+                    for pk, group in self.groups.items()
+                ),
                 (Thread.Visibility.PRIVATE, "only me"),
             ]
         )

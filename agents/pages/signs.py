@@ -128,5 +128,5 @@ def _letter(look: Look) -> SafeString:
 
 def initials(name: str) -> str:
     """`MO` of "Mira Okafor", for the disc before a name."""
-    words = name.split()
+    words = "".join(one if one.isalnum() else " " for one in name).split()
     return "".join(word[0] for word in (words[:1] + words[1:][-1:])).upper()

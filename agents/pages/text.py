@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.contrib.auth.models import AbstractUser
 from django.utils import timezone
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.pure.visible import is_plain, parts
+from agents.pure.visible import flat, is_plain, parts
 
 SOON = 10  # seconds
 UNKNOWN = "\N{EN DASH}"
@@ -50,6 +51,11 @@ def visible(text: object) -> SafeString:
         # It must not reorder what stands beside it.
         return format_html("<bdi>{}</bdi>", pieces)
     return pieces
+
+
+def name_of(person: AbstractUser) -> str:
+    """What others read for them: nothing in a name, which they may have chosen, hides."""
+    return flat(person.get_full_name() or person.get_username())
 
 
 def _reads_leftwards(char: str) -> bool:

@@ -24,7 +24,6 @@ from typing import Any
 from uuid import UUID
 
 from django import template
-from django.contrib.auth.models import User
 from django.utils.safestring import SafeString
 
 from agents.pages import marks, signs, text, tree
@@ -59,16 +58,12 @@ def state_tree(
 
 
 @register.filter
-def person(user: User) -> str:
-    return user.get_full_name() or user.get_username()
-
-
-@register.filter
 def short(identifier: UUID | str) -> str:
     """The end of an id, as people call a thread: its start is the time it was made."""
     return str(identifier)[-4:]
 
 
+register.filter("person", text.name_of)
 register.filter("visible", text.visible)
 register.filter("visible_text", flat)
 register.filter("hides", hides)

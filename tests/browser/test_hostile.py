@@ -10,41 +10,13 @@ from playwright.sync_api import Page, expect
 
 from agents.models import Approval
 from tests.agents.waiting import GOOD, make_waiting
+from tests.browser.hostile import CORPUS, flaws
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-FAR = "https://evil.example/p.gif"
-# What is sent → what the page must say for it.
-CORPUS = {
-    "script": ("<script>window.hacked = 1</script>", "<script>window.hacked"),
-    "image": (f'<img src="{FAR}" onerror="window.hacked = 1">', "onerror="),
-    "svg": ("<svg onload='window.hacked = 1'><a href=javascript:1>x</a>", "onload="),
-    "htmx": (
-        '<div hx-get="/inbox/" hx-trigger="load" hx-on:click="window.hacked = 1">x</div>',
-        'hx-trigger="load"',
-    ),
-    "style": ("</style><style>body{display:none}</style>", "body{display:none}"),
-    "markdown": (f"![pixel]({FAR}) [approve](javascript:window.hacked=1)", "![pixel]"),
-    "bidi": ("passport\u202efdp.exe", "U+202E"),
-    "zero-width": ("pay\u200bpal", "U+200B"),
-    "tags": ("ok\U000e0079\U000e0065\U000e0073", "U+E0079"),
-    "ansi": ("\x1b[2K\x1b[1Aapproved", "U+001B"),
-    "host": ("https://em\u0456rates.example/login", "xn--"),
-    "mail": ("ceo@northw\u0456nd.example", "U+0456"),
-    "entities": ("&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;script&gt;"),
-}
-HIDDEN = "\u202e\u200b\U000e0079\x1b"
-
 
 def harmless(page: Page, kind: str) -> None:
-    assert page.evaluate("window.hacked") is None, kind
-    assert (
-        page.evaluate("document.querySelectorAll('main img, main svg[onload]').length")
-        == 0
-    )
-    assert page.evaluate("getComputedStyle(document.body).display") != "none"
-    text = page.locator("body").inner_text()
-    assert not set(text) & set(HIDDEN), kind
+    assert flaws(page) == [], kind
 
 
 def test_hostile_text_is_text_in_the_inbox_on_its_page_and_in_the_thread(

@@ -19,6 +19,7 @@ from checkpoints.audit_chain import link_pending
 from checkpoints.models import AuditEvent, Membership
 from tests.conftest import as_owner
 from tests.workers.conftest import ended, pending, wait_until
+from tests.workers.tracing import trace
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,6 +39,12 @@ def exported(workspace: Any, kind: str, by: UserPrincipal) -> list[dict[str, Any
         return [{**row, "detail": json.loads(row["detail"])} for row in rows]
     lines = map(json.loads, text.splitlines())
     return [{**line, **line.get("event", {})} for line in lines]
+
+
+def exported_lines(workspace: Any, by: UserPrincipal) -> list[str]:
+    while link_pending():
+        pass
+    return "".join(audit_export.begin(workspace.pk, "jsonl", by=by)).splitlines()
 
 
 def of_call(
@@ -316,6 +323,9 @@ def test_who_goes_on_with_a_call_of_a_worker_that_died_says_what_let_it_begin(
     for each in (*begun, done):
         assert "unasked" not in each
         assert {name: each[name] for name in why} == why
+    for once in trace(exported_lines(workspace, admin), effect["key"]).tries:
+        assert once.by == by.removesuffix(" rule")
+        assert (once.policy is not None) == (by == "policy")
 
 
 def test_what_has_no_effects_is_not_in_the_log(begin, server, work):
@@ -325,3 +335,59 @@ def test_what_has_no_effects_is_not_in_the_log(begin, server, work):
     work()
     assert ToolCall.objects.get().status == "succeeded"
     assert not AuditEvent.objects.filter(action__in=["begin", "execute"]).exists()
+
+
+# What a person says of a call in doubt
+
+
+@pytest.fixture
+def in_doubt(begin, server, work, bob) -> Approval:
+    """An edit of bob's was approved and begun, and the line broke after it had happened."""
+    server.will_call("c1", "wire", to="Ann", amount="900")
+    run = begin()
+    work()
+    (asked,) = pending(run)
+    edited = {"to": "Ann", "amount": "90"}
+    decide.edit(asked, seen=asked.as_shown(), by=bob, arguments=edited)
+    server.ledger_fault("drop_after")
+    work()
+    (asked,) = pending(run)
+    assert asked.kind == Approval.Kind.UNKNOWN
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("said", "came"), [("respond", "responded"), ("reject", "left"), ("", "unknown")]
+)
+def test_what_people_said_of_a_call_in_doubt_is_no_approval_of_it(
+    in_doubt, server, work, alice, bob, workspace, admin, said, came
+):
+    """Bob let it happen; what alice found out, or gave up, is told apart from that."""
+    seen = in_doubt.as_shown()
+    if said == "respond":
+        decide.respond(in_doubt, seen=seen, by=alice, response="It is there.")
+    if said == "reject":
+        decide.reject(in_doubt, seen=seen, by=alice, reason="Nobody answers.")
+    server.will_say("Done.")
+    work()
+    (effect,) = server.ledger()
+    found = trace(exported_lines(workspace, admin), effect["key"])
+    (once,) = found.tries
+    assert (once.approvers, once.by) == (frozenset([str(bob.user_id)]), "edit")
+    assert (once.revision, once.again) == (2, False)
+    assert found.came == came
+
+
+def test_what_is_run_again_has_both_who_let_it_and_who_said_it_had_not_happened(
+    in_doubt, server, work, alice, bob, workspace, admin
+):
+    """They were wrong: the ledger has it twice, under one key, and the log has both."""
+    decide.approve(in_doubt, seen=in_doubt.as_shown(), by=alice)
+    server.will_say("Done.")
+    work()
+    assert {each["key"] for each in server.ledger()} == {str(in_doubt.call_id)}
+    lines = exported_lines(workspace, admin)
+    first, second = trace(lines, str(in_doubt.call_id)).tries
+    assert (first.approvers, first.again) == (frozenset([str(bob.user_id)]), False)
+    assert (second.approvers, second.again) == (frozenset([str(alice.user_id)]), True)
+    assert first.digest != second.digest

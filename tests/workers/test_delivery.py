@@ -42,6 +42,7 @@ from checkpoints.errors import NotPermitted
 from checkpoints.ids import first_at
 from checkpoints.models import AuditEvent, Group, Membership, Thread
 from tests.agents.waiting import GOOD, make_waiting
+from tests.browser.hostile import CORPUS, is_hidden
 from tests.conftest import as_owner
 from tests.workers.conftest import pending, wait_until
 from tests.workers.receivers import Hooks, Post, hooks, post_office, raw
@@ -744,6 +745,28 @@ def test_hostile_titles(mailbox, hook, office, receiver, ask, include):
             assert hidden not in own
     openings = AuditEvent.objects.filter(action="open", purpose="deliver title")
     assert openings.count() == (2 if include else 0)
+
+
+def test_the_whole_corpus_by_mail_and_webhook(mailbox, hook, office, receiver, ask):
+    """Each thing is told to its end, or says where it is cut, and leads nowhere."""
+    mailbox(include_title=True)
+    hook(include_title=True)
+    for text, _ in CORPUS.values():
+        ask(("book", {"flight": f"{text} END", "price": "1200"}))
+    assert send.work_off() == 2 * len(CORPUS)
+    titles = [came.said["data"]["title"] for came in receiver.came]
+    assert len(titles) == len(office.came) == len(CORPUS)
+    bodies = [mail.get_content().replace("\r\n", "\n") for mail in office.came]
+    for title in titles:
+        assert "END" in title or "…" in title
+        assert any(title in body for body in bodies)
+    for text in [*titles, *bodies, *(mail["Subject"] for mail in office.came)]:
+        own = text.replace("https://holdpoint.example/", "")
+        assert not any(map(is_hidden, own)), own
+        assert "://" not in own
+        assert "](" not in own
+        assert not re.search(r"(evil|rates|nd)\.example", own)
+    assert {mail.get_content_type() for mail in office.came} == {"text/plain"}
 
 
 def test_a_harmless_title_stays_as_it_is():

@@ -2,7 +2,8 @@
 
 Each way drives a run through the pages or the API, through workers, and to the ledger
 outside. At the end of each, one check: what the ledger got is, byte for byte, what was
-shown when it was approved, and what the last decision on record says; nothing else ran.
+shown when it was approved, and what the last decision on record says; nothing else ran;
+and the exported audit log alone leads from it to who approved it, digest and policy.
 docs/approvals.md, "Ways in", says the same in words.
 """
 
@@ -21,16 +22,25 @@ from django.test import Client
 from agents.models import Approval, Decision, Run, StickyRule, ToolCall
 from agents.policies import stored
 from agents.runs import looks, reaper
-from checkpoints import gate
+from checkpoints import audit_export, gate
 from checkpoints.access import Role, UserPrincipal
+from checkpoints.audit_chain import link_pending
 from checkpoints.clock import ClockTimestamp
-from checkpoints.models import AuditEvent, Branch, Checkpoint, Group, Membership
+from checkpoints.models import (
+    AuditEvent,
+    Branch,
+    Checkpoint,
+    Group,
+    Membership,
+    Workspace,
+)
 from checkpoints.pure.codec import canonical
 from tests.conftest import as_owner
 from tests.pages.forms import fields
 from tests.workers.conftest import ended, pending, wait_until
 from tests.workers.test_api import Program
 from tests.workers.test_programs_decide import token_of
+from tests.workers.tracing import trace
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,11 +110,23 @@ class World:
         """An operator of the server gives somebody this role, without the right to
         approve."""
         with as_owner():
+            its = Membership.objects.get(user_id=person.who.user_id)
+        self._changes(f"membership/{its.pk}", {"role": role})
+
+    def leaves_only(self, group: str, *people: Person) -> None:
+        """An operator of the server takes everybody else out of a group."""
+        with as_owner():
+            name = Group.objects.get(pk=group).name
+            ids = [each.who.user_id for each in people]
+            left = [row.pk for row in Membership.objects.filter(user__in=ids)]
+        self._changes(f"group/{group}", {"name": name, "members": left})
+
+    def _changes(self, row: str, form: Form) -> None:
+        with as_owner():
             root = Client()
             root.force_login(User.objects.create_superuser("root", password="root"))
-            its = Membership.objects.get(user_id=person.who.user_id)
-        page = f"/admin/checkpoints/membership/{its.pk}/change/"
-        assert root.post(page, {"role": role}).status_code == 302
+        page = f"/admin/checkpoints/{row}/change/"
+        assert root.post(page, form).status_code == 302
 
     def reads(self, asked: Approval) -> Approval:
         """The request as it is now; its arguments are noted, as the API shows them."""
@@ -124,8 +146,10 @@ class World:
     def judge(self, expected: list[Arguments]) -> None:
         """What the ledger got, as often as it got it, is what people approved."""
         assert sorted(self.executed()) == sorted(map(canonical, expected))
+        log = self.exported()
         for effect in self.server.ledger():
             assert effect["applied"], "it was sent twice"
+            self.leads_to_who_let_it(log, effect["key"])
             body = canonical(effect["body"])
             asked = _let_go_by(effect["key"])
             last = Decision.objects.filter(approval=asked).latest("revision", "at")
@@ -143,18 +167,40 @@ class World:
                 content = opener.open(last, "content")
                 assert canonical(content["arguments"]) == body
 
+    def exported(self) -> list[str]:
+        """The lines of the audit log, as an auditor takes them elsewhere."""
+        with as_owner():
+            while link_pending():
+                pass
+            here = Workspace.objects.get(pk=self.admin.workspace_id)
+            text = "".join(audit_export.begin(here.pk, "jsonl", by=self.admin))
+        return text.splitlines()
+
+    def leads_to_who_let_it(self, log: list[str], key: str) -> None:
+        """What the lines alone say of an effect is what the tables have."""
+        found = trace(log, key)
+        last, asked = found.tries[-1], _let_go_by(key)
+        assert found.came == "succeeded"
+        assert last.digest == bytes(asked.digest).hex()
+        policy = asked.policy and (str(asked.policy_id), asked.policy.version)
+        assert last.policy == policy
+        said = Decision.objects.filter(approval=asked, verdict__in=["approve", "edit"])
+        assert last.approvers <= {str(each.by_id) for each in said}
+        alone = last.by in ("break_glass", "sticky")
+        assert len(last.approvers) == (1 if alone else asked.approvers)
+
 
 def _let_go_by(call: str) -> Approval:
     """The request that let this call happen: its own, or the one that is remembered."""
     own = (
         Approval.objects.filter(call_id=UUID(call))
-        .select_related("call", "thread")
+        .select_related("call", "thread", "policy")
         .first()
     )
     if own is not None:
         return own
     hit = AuditEvent.objects.get(action="sticky", detail__call=call)
-    remembered = Approval.objects.select_related("call", "thread")
+    remembered = Approval.objects.select_related("call", "thread", "policy")
     return remembered.get(pk=hit.detail["approval"])
 
 
@@ -576,6 +622,69 @@ def by_removed_role(world: World) -> list[Arguments]:
     return [ASKED]
 
 
+def by_quorum_of_a_group(world: World) -> list[Arguments]:
+    """Two of a group approved it, and one of them is taken out of the group before the
+    call is made: it is asked again, and who is left and another approve it."""
+    carol, dora = world.person("carol"), world.person("dora")
+    finance = world.group("Finance", world.bob, carol, dora)
+    terms = {"approvers": 2, "groups": [finance], "grace": 0}
+    world.policy(outcome="require", terms=terms)
+    asked = world.asks()
+    late = carol.opens(asked)
+    world.bob.approves(asked)
+    carol.approves(asked)
+    world.leaves_only(finance, world.bob, dora)
+    world.work()
+    assert world.executed() == []
+    again = world.reads(asked)
+    assert (again.status, again.revision) == (Approval.Status.PENDING, 2)
+    seen = {"revision": again.revision, "digest": bytes(again.digest).hex()}
+    assert carol.sends(asked, {**late, **seen})[0] == 403
+    dora.approves(asked)
+    world.work()
+    assert world.executed() == []  # what was approved a revision before does not count
+    world.bob.approves(asked)
+    world.work()
+    return [ASKED]
+
+
+def by_quorum_that_has_more_than_it_needs(world: World) -> list[Arguments]:
+    """One of two is taken out of the group while it waits: another's approval counts."""
+    carol, dora = world.person("carol"), world.person("dora")
+    finance = world.group("Finance", world.bob, carol, dora)
+    terms = {"approvers": 2, "groups": [finance], "grace": 0}
+    world.policy(outcome="require", terms=terms)
+    asked = world.asks()
+    world.bob.approves(asked)
+    world.leaves_only(finance, carol, dora)
+    carol.approves(asked)
+    world.work()
+    assert world.reads(asked).is_pending
+    assert world.executed() == []
+    dora.approves(asked)
+    world.work()
+    return [ASKED]
+
+
+def by_doubt(world: World) -> list[Arguments]:
+    """It was edited, approved and begun, and the line broke: it did not happen, people
+    find, and have it run again as it was edited."""
+    wanted = {"to": "Ann", "amount": "900"}
+    asked = world.asks("wire", wanted)
+    form = world.bob.opens(asked, "edit", "apr-form")
+    status, page = world.bob.sends(asked, form, "edit", **{"arg/amount": "90"})
+    assert status == 200, page
+    world.server.ledger_fault("drop")
+    world.work()
+    assert world.executed() == []
+    assert world.reads(asked).kind == Approval.Kind.UNKNOWN
+    was_lost(world.bob.sends(asked, form, "edit", **{"arg/amount": "9"}))
+    form = world.bob.opens(asked, form="apr-form")
+    assert world.bob.sends(asked, form)[0] == 200
+    world.work()
+    return [{**wanted, "amount": "90"}]
+
+
 def by_upgraded_agent(world: World) -> list[Arguments]:
     """A worker that has another version of the tool: what was approved was the old one."""
     asked = world.asks()
@@ -654,6 +763,11 @@ WAYS = {
     "edited by another, where two approve": by_edit_of_another_of_two,
     "policy changed": by_changed_policy,
     "role removed": by_removed_role,
+    "out of the group, of which two approved": by_quorum_of_a_group,
+    "out of the group, while another is waited for": (
+        by_quorum_that_has_more_than_it_needs
+    ),
+    "in doubt, and run again as it was edited": by_doubt,
     "agent upgraded": by_upgraded_agent,
     "thread forked": by_forked_thread,
     "run cancelled": by_cancelled_run,

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from agents.models import Approval, Run
 from agents.pages.audit.find import ACTIONS, OBJECTS, Page
+from agents.pages.text import name_of
 from checkpoints import audit_chain
 from checkpoints.access import UserPrincipal
 from checkpoints.ids import short
@@ -86,9 +87,7 @@ def _row(
     actor = event.actor
     return Row(
         event=event,
-        who=(actor.get_full_name() or actor.get_username())
-        if actor
-        else NOBODY.get(event.via, "nobody"),
+        who=name_of(actor) if actor else NOBODY.get(event.via, "nobody"),
         icon=ACTIONS.get(event.action, "low"),
         action=event.action.replace("_", " "),
         object=name,

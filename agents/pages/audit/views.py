@@ -24,6 +24,7 @@ from agents.pages.audit.find import (
 from agents.pages.audit.rows import rows_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import download, hx_location
+from agents.pages.text import name_of
 from checkpoints import audit_chain, audit_export
 from checkpoints.access import UserPrincipal
 from checkpoints.errors import NotPermitted
@@ -110,7 +111,7 @@ def _people(principal: UserPrincipal) -> list[tuple[int, str]]:
     """Who is a member now; who no longer is can be asked for by a row's user id."""
     people = User.objects.filter(memberships__workspace_id=principal.workspace_id)
     return sorted(
-        ((one.pk, one.get_full_name() or one.get_username()) for one in people),
+        ((one.pk, name_of(one)) for one in people),
         key=lambda person: person[1],
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.models import ToolCall
 from agents.pages.damage import open_each
+from agents.pages.text import name_of
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject
 from agents.runs.fork_calls import choices_for, recorded_calls, usual
@@ -103,7 +104,7 @@ def answered_here(
 
 
 def _name(person: Any) -> str:
-    return "" if person is None else person.get_full_name() or person.get_username()
+    return "" if person is None else name_of(person)
 
 
 LISTED = 60  # calls that are chosen for one by one, the first after the step

@@ -13,6 +13,7 @@ from django.db.models import Q, QuerySet
 
 from agents.models import Approval, ApprovalNote, Decision
 from agents.pages.inbox.arguments import as_json, plain
+from agents.pages.text import name_of as name_shown
 from checkpoints.access import UserPrincipal
 from checkpoints.compiled import Compiled
 from checkpoints.gate import Pass
@@ -212,7 +213,7 @@ def _logged(logged: Iterable[AuditEvent], asker: str, step: int) -> Iterable[Ent
 def name_of(user: User | None) -> str:
     if user is None:
         return "nobody"
-    return user.get_full_name() or user.get_username()
+    return name_shown(user)
 
 
 _NOTES = Compiled(

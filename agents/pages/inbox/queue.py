@@ -20,6 +20,7 @@ from agents.pages import live
 from agents.pages.damage import open_each
 from agents.pages.inbox import find
 from agents.pages.inbox.filters import TABS, Filters
+from agents.pages.text import name_of
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
 from checkpoints.clock import now
@@ -59,12 +60,12 @@ class Row:
     @property
     def decider(self) -> str:
         by = self.approval.decided_by
-        return (by.get_full_name() or by.get_username()) if by else ""
+        return name_of(by) if by else ""
 
     @property
     def claimer(self) -> str:
         by = self.approval.claimed_by
-        return (by.get_full_name() or by.get_username()) if by else ""
+        return name_of(by) if by else ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from django.contrib.auth import get_user_model
 
+from agents.pages.text import name_of
+
 if TYPE_CHECKING:
     from agents.pages.thread.subject import Subject
 
@@ -24,8 +26,7 @@ def people(steps: Iterable[Taken]) -> dict[int, str]:
     if not ids:
         return {}
     return {
-        user.pk: user.get_full_name() or user.get_username()
-        for user in get_user_model().objects.filter(pk__in=ids)
+        user.pk: name_of(user) for user in get_user_model().objects.filter(pk__in=ids)
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 
 from agents.models import Agent, Run
+from agents.pages.text import name_of
 from agents.pages.threads.filters import FORKS, KINDS, PERIODS, PROGRAM, Filters
 from agents.tools import registry
 from checkpoints.access import UserPrincipal
@@ -93,10 +94,7 @@ def _menu(
 
 
 def _people(principal: UserPrincipal) -> list[tuple[str, str]]:
-    people = [
-        (one.get_username(), one.get_full_name() or one.get_username())
-        for one in _MEMBERS.rows(principal)
-    ]
+    people = [(one.get_username(), name_of(one)) for one in _MEMBERS.rows(principal)]
     return sorted(people, key=lambda person: person[1].casefold())
 
 
