@@ -35,10 +35,14 @@ from agents.tools import (
     tool,
 )
 from agents.tools import ask as question
-from checkpoints import audit, blobs, clock, tokens
+from checkpoints import audit, blobs, clock, entries, tokens
 from checkpoints.access import Reason, UserPrincipal
 from checkpoints.models import Branch, Checkpoint, Group, Membership
+from checkpoints.log.threads import fork as fork_of
+from checkpoints.pure import ops
+from checkpoints.pure.names import Name
 from tests.browser.hostile import ALL, packed, short
+from tests.pages.conftest import append, result
 
 
 def _letter(to: str, text: str) -> Preview:
@@ -145,6 +149,8 @@ class Life:
     failed: Run
     sticky: StickyRule
     blob: UUID
+    filed: Checkpoint  # its state has files
+    entry: UUID  # in the workspace's memory
     pending: dict[str, Approval] = field(default_factory=dict)  # by tool
     decided: dict[str, Approval] = field(default_factory=dict)
 
@@ -163,6 +169,18 @@ def work() -> None:
 def _asked(run: Run) -> dict[str, Approval]:
     found = Approval.objects.pending().filter(run=run).select_related("call", "run")
     return {approval.call.tool: approval for approval in found}
+
+
+def _remember(by: UserPrincipal) -> UUID:
+    """Entries of everybody's and of one person's, each written twice; the first of all."""
+    of = (packed(60), "of", packed(90, first="tags"))
+    written = [
+        entries.put(by, scope, Name(of, key), value, expected=expected)
+        for scope in (entries.Scope.WORKSPACE, entries.Scope.USER)
+        for key in (packed(60), "seat")
+        for expected, value in enumerate([ALL, {ALL: [ALL, {ALL: ALL}]}])
+    ]
+    return written[0].entry_id
 
 
 CALLS: list[tuple[str, str, dict[str, Any]]] = [
@@ -267,6 +285,11 @@ def live_through(
         channels.make(draft, by=ada)
     tokens.make(ada.workspace_id, name=packed(60), scopes=["read"], by=ada)
     audit.record(ada, "message", note=ALL)
+    kept_files = fork_of(looked, name=packed(60), by_id=ada.user_id)
+    files = {"notes/plan.md": f"{ALL}\n{ALL}", f"{packed(60)}.md": ALL}
+    wrote = [ops.put("/files", path, text) for path, text in files.items()]
+    filed = append(kept_files, result("write_file", ALL, *wrote)).head
+    assert filed is not None  # the step just taken
     return Life(
         thread=branch.thread,
         branch=branch,
@@ -274,6 +297,8 @@ def live_through(
         look=looked,
         failed=failed,
         sticky=rule,
+        filed=filed,
+        entry=_remember(ada),
         blob=blobs.put(branch.thread, ALL.encode(), media_type="text/plain").pk,
         pending=_asked(waiting),
         decided=second,

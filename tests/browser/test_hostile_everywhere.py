@@ -96,6 +96,8 @@ def things_of(life: Life) -> sweep.Things:
         failed=life.failed.pk,
         approval=life.pending["mail"].pk,
         blob=life.blob,
+        file=life.filed.pk,
+        entry=life.entry,
         sticky=life.sticky.pk,
         agent=DESK.name,  # type: ignore[arg-type]  # its name is all that is asked for
         other_branch=life.fork.pk,
@@ -143,6 +145,9 @@ def test_every_list_with_its_tabs_and_filters(life, walk):
     walk.visit("/inbox/metrics", "/inbox/?q=passport", "/threads/?q=passport")
     walk.visit("/threads/?label=%3Cx-canary", "/runs/?show=failed", "/commands?q=pass")
     walk.visit("/policies/?rule=1", "/policies/versions", f"/policies/{DESK.name}/")
+    walk.visit(
+        "/memory/?q=passport", "/memory/?scope=workspace", "/threads/trajectories/"
+    )
     walk.visit("/audit/?action=message", "/audit/?action=decide%E2%80%AE")
 
 
@@ -155,6 +160,8 @@ def test_every_step_of_a_thread_and_what_is_seen_of_it(life, walk):
         walk.visit(f"{thread}at/{one.pk}/")
     failed = f"/threads/{life.failed.thread_id}/"
     walk.visit(failed, *(f"{failed}?tab={tab}" for tab in tabs))
+    files = f"{thread}at/{life.filed.pk}/?tab=files"
+    walk.visit(files, f"{files}&file=notes%2Fplan.md")
     walk.visit(
         f"{thread}search?q=evil",
         f"{thread}branches?q=e",
