@@ -37,8 +37,8 @@ from agents.tools import (
 from agents.tools import ask as question
 from checkpoints import audit, blobs, clock, entries, tokens
 from checkpoints.access import Reason, UserPrincipal
-from checkpoints.models import Branch, Checkpoint, Group, Membership
 from checkpoints.log.threads import fork as fork_of
+from checkpoints.models import Branch, Checkpoint, Group, Membership
 from checkpoints.pure import ops
 from checkpoints.pure.names import Name
 from tests.browser.hostile import ALL, packed, short
