@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain as chained
-from itertools import islice
 from operator import itemgetter
 from typing import overload
 from uuid import UUID
@@ -15,6 +14,8 @@ from checkpoints.log.record import StepRecord, step_record
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op, fold
 
+KEPT = 8  # states: a page asks for two or three, each in several places
+
 _OPS = itemgetter("ops")  # of a step's text
 
 
@@ -24,6 +25,7 @@ class History:
     def __init__(self, records: Sequence[StepRecord]) -> None:
         """`records` in step order, without a gap, beginning with step 0."""
         self.records = records
+        self._folded: dict[int, State] = {}  # by step, the last that were asked for
 
     def __repr__(self) -> str:
         return f"History({len(self.records)} steps)"
@@ -38,9 +40,11 @@ class History:
         self._require(step)
         return self.records[step]
 
-    def operations(self, until: int | None = None) -> Iterator[tuple[int, list[Op]]]:
-        """(step, operations) of each step before step `until`, in order."""
-        return ((record.step, record.ops) for record in self.records[:until])
+    def operations(
+        self, until: int | None = None, *, since: int = 0
+    ) -> Iterator[tuple[int, list[Op]]]:
+        """(step, operations) of each step from `since` to before `until`, in order."""
+        return ((record.step, record.ops) for record in self.records[since:until])
 
     def place(self, step: int) -> tuple[UUID, UUID]:
         """The step's checkpoint, and the branch that took it. Raises StepNotFound."""
@@ -58,21 +62,26 @@ class History:
     def states(self, *steps: int) -> list[State]:
         """The states after these steps, in the order given, folding each step once.
 
-        They share what stayed the same: change none of them. Raises StepNotFound.
+        They share what stayed the same: change none of them. The last few are kept.
+        Raises StepNotFound.
         """
         found: dict[int, State] = {}
-        state: State = {}
-        wanted = sorted(set(steps))
-        for step in wanted:
+        for step in sorted(set(steps)):
             self._require(step)
-        made = self.operations(wanted[-1] + 1) if wanted else iter(())
-        reached = 0
-        for step in wanted:
-            passed = islice(made, step + 1 - reached)
-            state = fold(state, chained.from_iterable(ops for _, ops in passed))
-            found[step] = state
-            reached = step + 1
+            if step not in self._folded:
+                self._fold(step)
+            found[step] = self._folded[step]
         return [found[step] for step in steps]
+
+    def _fold(self, step: int) -> None:
+        """From the nearest state before it that is kept."""
+        known = max((one for one in self._folded if one < step), default=-1)
+        begun = self._folded.get(known, {})
+        made = self.operations(step + 1, since=known + 1)
+        state = fold(begun, chained.from_iterable(ops for _, ops in made))
+        if len(self._folded) == KEPT:
+            del self._folded[next(iter(self._folded))]
+        self._folded[step] = state
 
     def _require(self, step: int) -> None:
         if not 0 <= step < len(self.records):
@@ -97,8 +106,10 @@ class Around(History):
     def near(self) -> range:
         return self._near
 
-    def operations(self, until: int | None = None) -> Iterator[tuple[int, list[Op]]]:
-        return enumerate(map(_OPS, self._contents.texts[:until]))
+    def operations(
+        self, until: int | None = None, *, since: int = 0
+    ) -> Iterator[tuple[int, list[Op]]]:
+        return enumerate(map(_OPS, self._contents.texts[since:until]), since)
 
     def place(self, step: int) -> tuple[UUID, UUID]:
         self._require(step)

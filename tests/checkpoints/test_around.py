@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -10,9 +12,11 @@ from checkpoints import gate
 from checkpoints.access import Reason
 from checkpoints.errors import BrokenChain, StepNotFound
 from checkpoints.log import hydrate
+from checkpoints.log.history import KEPT
 from checkpoints.log.pack import pack_branch
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch
+from checkpoints.pure.codec import canonical
 from tests.checkpoints.packing import grow, step_of
 from tests.tampering import tamper
 
@@ -69,6 +73,19 @@ def test_it_says_what_the_whole_says(lines, opened, which, first, last):
     assert some.record(far) == whole.record(far)
     assert list(some.records) == whole.records
     assert some.records[-1] == whole.records[-1]
+
+
+def test_a_state_is_the_same_whatever_was_asked_for_before(lines, opened):
+    branch = lines[1]
+    steps = [70, 3, HEAD, 69, 71, 0, 130, 70, 129, HEAD, 4, 5, 6, 3, 131, 2, 70]
+    assert len(set(steps)) > KEPT
+    for open_ in (hydrate.read, partial(hydrate.around, first=60, last=75)):
+        asked = open_(opened(branch), branch)
+        for step in steps:
+            alone = open_(opened(branch), branch).state_at(step)
+            assert canonical(asked.state_at(step)) == canonical(alone)
+            assert list(alone) == list(asked.state_at(step))
+        assert asked.states(*steps) == [asked.state_at(step) for step in steps]
 
 
 def test_there_is_no_step_beyond_the_head(lines, opened):

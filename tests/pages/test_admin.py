@@ -35,7 +35,7 @@ from agents.models import (
     Worker,
 )
 from agents.runs import searched
-from checkpoints import audit, gate, tokens
+from checkpoints import audit, entries, gate, tokens
 from checkpoints.access import Reason, Role, unscoped
 from checkpoints.admin.base import ReadOnlyAdmin, ScopedAdmin
 from checkpoints.ids import uuid7
@@ -59,6 +59,7 @@ from checkpoints.models import (
     Workspace,
     WorkspaceKey,
 )
+from checkpoints.pure.names import Name
 from tests.pages.conftest import ASKED, SYSTEM
 
 OURS = [
@@ -189,6 +190,8 @@ def keep(trip: Any, person: Any) -> None:
     gone = Deletion(**here, what=Deletion.What.ARCHIVED, policy=policy)
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
+    kept = Name(("fruit", "pineapple"), str(key))
+    entries.put(person, entries.Scope.WORKSPACE, kept, "pineapple")
     SignInFailures.objects.create(key=str(key), failures=3)
     Price.objects.create(model=f"model-{key}", since="2026-01-01")
     Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")

@@ -27,6 +27,7 @@ NEVER = {
     *("not_json", "bad_archive"),  # what people give
     "bad_row",  # what verifying finds, and says itself
     *("bad_token", "token_refused", "too_many_requests"),  # of programs
+    *("entry_conflict", "invalid_entry"),  # what a tool answers, and a form
 }
 WAYS_ON = re.compile(
     r"retry|fork|resume|look where|message can tell|by itself|deploy|an admin|new thread"

@@ -15,7 +15,8 @@ from tests.workers.conftest import ended, wait_until
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.unmeasured]
 
 CALLS = 20
-PROCESSES = 6  # one more than may pass
+AT_ONCE = 6  # one more than may pass
+PROCESSES = 8  # on a busy machine one or the other comes late
 # Of this test's database: who waits for somebody's lock.
 WAITING = """
 SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -36,16 +37,17 @@ def settled(run: Run) -> bool:
     return ended(run) or run.status == Run.Status.WAITING
 
 
-def all_wait() -> bool:
+def enough_wait() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(WAITING)
-        return cursor.fetchone() == (PROCESSES,)
+        (found,) = cursor.fetchone()
+    return found >= AT_ONCE
 
 
 def test_of_twenty_calls_that_workers_make_at_once_five_pass_unasked(
     begin, server, workers, join
 ):
-    """Every process has a call to judge before any of them can see what was let go."""
+    """So many have a call to judge before any of them can see what was let go."""
     admin = join("ada", Role.ADMIN)
     with as_owner():
         stored.save(admin, None, [BUDGET, REST], "", after_version=0)
@@ -59,7 +61,7 @@ def test_of_twenty_calls_that_workers_make_at_once_five_pass_unasked(
             cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         for _ in range(2):
             workers.start(pool=PROCESSES // 2, LEASE_SECONDS="30")
-        wait_until(all_wait, seconds=180)
+        wait_until(enough_wait, seconds=180)
     wait_until(lambda: all(map(settled, runs)), seconds=180)
     effects = server.ledger("bookings")
     assert [effect["body"]["price"] for effect in effects] == ["1000"] * 5

@@ -113,6 +113,12 @@ def page_context(
         starred=remarks.starred_branches,
     )
     seen = number(request.GET.get("seen", ""))
+    # First of what needs states: it asks for two, and what else is shown for one of them.
+    inspected = (
+        inspect(subject, here, at, calls, request.GET.get("q", ""))
+        if at and not subject.sealed
+        else {}
+    )
     return {
         "subject": subject,
         "thread": subject.thread,
@@ -124,6 +130,7 @@ def page_context(
         if subject.run
         else "",
         "branches": branch_menu(subject, drawn, tip, remarks.starred_branches),
+        "inspector": inspected,
         "tabs": [(name, here.on(name)) for name in _tabs(subject, here, at)],
         "totals": sums,
         "filling": filling(subject, sums),
@@ -149,9 +156,6 @@ def page_context(
         "panel": step_panel(subject, tip, at, calls, matches.steps if matches else None)
         if at
         else None,
-        "inspector": inspect(subject, here, at, calls, request.GET.get("q", ""))
-        if at and not subject.sealed
-        else {},
         "remarks": remarks,
         "watch": Blamer(subject, here, at).watch(calls)
         if at and here.path and not subject.sealed
