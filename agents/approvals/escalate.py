@@ -95,7 +95,9 @@ def take(
     if level < len(every):
         following = row.asked_at + timedelta(seconds=every[level].after)
     left_with = row.assigned_to_id
-    assigned = named(steps, unseen) if steps else left_with
+    # Nobody is asked by a step of one who cannot decide it: it stays whose it was.
+    is_taken = bool(steps) and (steps[-1].person is None or steps[-1] not in unseen)
+    assigned = named(steps, unseen) if is_taken else left_with
     Approval.objects.unscoped(Reason.REAPER).filter(pk=row.pk).update(
         level=level,
         priority=highest,
@@ -117,8 +119,8 @@ def take(
         groups=[step.group for step in steps if step.group],
         unseen=[step.group for step in unseen if step.group] or None,
         unable=[str(step.person) for step in unseen if step.person] or None,
-        to=assigned if steps else None,
-        before=left_with if steps else None,
+        to=assigned if is_taken else None,
+        before=left_with if is_taken else None,
     )
-    if steps:
+    if is_taken:
         outbox.queue(row, outbox.Event.ESCALATED)

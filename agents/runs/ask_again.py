@@ -14,11 +14,12 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from agents.errors import NotAskable
+from agents.models import AgentVersion
 from agents.runs.begin import require_operator
 from agents.runs.edits import ForkEdits
 from agents.runs.source import open_source
 from agents.runs.start import fork_run
-from checkpoints.access import Actor
+from checkpoints.access import Actor, Reason
 from checkpoints.models import Branch, Checkpoint
 
 LEAST, MOST = 2, 10  # answers that are asked for at once
@@ -52,6 +53,8 @@ def ask_again(
     # What was imported was asked elsewhere.
     if step.kind != Checkpoint.Kind.MODEL or before is None or step.run is None:
         raise NotAskable(step.step)
+    # The agent that took the step, whoever works on the thread by now.
+    asked = _agent(step)
     source = open_source(before, by=by)
     return [
         fork_run(
@@ -61,11 +64,20 @@ def ask_again(
             name=f"answer {number} to step {step.step}",
             by=by,
             request_key=uuid5(request_key, f"answer {number}"),
+            agent=asked,
             max_cost=max_cost,
             asks=step,
         )
         for number in range(1, times + 1)
     ]
+
+
+def _agent(step: Checkpoint) -> str:
+    """The name of the agent that took the step; "" where the step says none."""
+    versions = AgentVersion.objects.unscoped(Reason.WORKER).filter(
+        pk=step.agent_version, workspace_id=step.workspace_id
+    )
+    return versions.values_list("agent__name", flat=True).first() or ""
 
 
 def _seed(state: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -60,11 +61,7 @@ def _budget(limits: Limits, progress: Progress) -> Failure | None:
         )
     if limits.max_cost is not None:
         if used.unpriced:
-            return Failure(
-                "price_unknown",
-                f"The run may cost ${limits.max_cost:f}, and what its model costs is not"
-                " known. An admin can say it (Prices, in the admin); then retry.",
-            )
+            return _unpriced(limits.max_cost)
         if used.cost is not None and used.cost >= limits.max_cost:
             return Failure(
                 "too_expensive",
@@ -81,12 +78,23 @@ def _budget(limits: Limits, progress: Progress) -> Failure | None:
     return None
 
 
+def _unpriced(most: Decimal) -> Failure:
+    return Failure(
+        "price_unknown",
+        f"The run may cost ${most:f}, and what its model costs is not known. An admin can"
+        " say it (Prices, in the admin); then retry.",
+    )
+
+
 def _asked_again(held: Claim, limits: Limits) -> Failure | None:
     """Whether the answers that were asked for of one step cost as much as one run may."""
     if held.run.asks_id is None or limits.max_cost is None:
         return None
     asked = Run.objects.for_run(held.principal).filter(asks=held.run.asks_id)
-    spent = asked.aggregate(cost=Sum("cost"))["cost"]
+    together = asked.aggregate(cost=Sum("cost"), unpriced=Sum("unpriced"))
+    if together["unpriced"]:
+        return _unpriced(limits.max_cost)
+    spent = together["cost"]
     if spent is None or spent < limits.max_cost:
         return None
     return Failure(

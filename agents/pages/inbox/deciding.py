@@ -169,7 +169,7 @@ def take(request: MemberRequest, current: Approval, verdict: str) -> None:
                 _require_as_shown(detail, shown)
                 require_read(
                     detail.foldable  # which is no edit, and approves it
-                    if same(arguments, detail.asked)
+                    if _is_as_asked(detail, arguments)
                     else left_by(arguments, detail.arguments)
                 )
             sure["password_ok"] = password_ok(request)
@@ -209,6 +209,15 @@ def _shown(request: MemberRequest) -> bytes:
         return bytes.fromhex(request.POST.get("shown", ""))
     except ValueError:
         return b""
+
+
+def _is_as_asked(detail: Detail, arguments: dict[str, Any]) -> bool:
+    """Whether an edit changes nothing, however its values are written: then it approves."""
+    try:
+        kept = detail.tool.validate(arguments)[0] if detail.tool else arguments
+    except errors.ArgumentsDoNotFit:
+        return False  # which refuses it
+    return same(kept, detail.asked)
 
 
 def _is_as_seen(current: Approval, seen: decisions.Seen) -> bool:

@@ -18,14 +18,14 @@ def folded(preview: Mapping[str, Any] | None) -> Argument | None:
 
 
 def _lines(preview: Mapping[str, Any]) -> Iterator[str]:
-    """As the page has it, line by line."""
+    """As the page has it, line by line; what is a number is text here, too."""
     match preview["kind"]:
         case "email":
-            yield ", ".join([*preview["to"], *preview["cc"]])
-            yield preview["subject"]
+            yield ", ".join(map(str, [*preview["to"], *preview["cc"]]))
+            yield str(preview["subject"])
             yield preview["body"]
         case "diff":
-            yield preview["name"]
+            yield str(preview["name"])
             yield from (f"{line[-2]}{line[-1]}" for line in preview["lines"])
         case "rows" | "table":
             yield f"{preview.get('count', '')} {preview.get('what', '')}".strip()

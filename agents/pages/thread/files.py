@@ -27,6 +27,7 @@ from agents.pages.thread.subject import Subject
 from agents.pages.thread.watch import Blamer
 from agents.pure.files import (
     CHANNEL,
+    DEEPEST,
     LARGEST,
     MOST,
     File,
@@ -162,7 +163,8 @@ def _tree(
         file, note = new.get(path) or old[path], noted[path]
         at = pointer(CHANNEL, path)
         linked = blamer.link(at) if blamer and note != "gone" else SafeString()
-        *folders, name = path.split("/")
+        # A state from elsewhere may hold a longer path than a tool would write.
+        *folders, name = path.split("/", DEEPEST)
         row = Row(file, name, note, place.watching(at), linked)
         _add(whole, folders, row, is_open=len(wanted) <= MANY)
     return {
