@@ -60,6 +60,7 @@ from checkpoints.models import (
     WorkspaceKey,
 )
 from tests.pages.conftest import ASKED, SYSTEM
+from tests.pages.test_sweep import on_board
 
 OURS = [
     model
@@ -189,6 +190,7 @@ def keep(trip: Any, person: Any) -> None:
     gone = Deletion(**here, what=Deletion.What.ARCHIVED, policy=policy)
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
+    on_board(trip.run, trip.branch.pk, "pineapple")
     SignInFailures.objects.create(key=str(key), failures=3)
     Price.objects.create(model=f"model-{key}", since="2026-01-01")
     Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")
