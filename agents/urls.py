@@ -15,6 +15,7 @@ from agents.pages import (
 )
 from agents.pages.ask_again import views as ask_again
 from agents.pages.audit import views as audit
+from agents.pages.board import views as board
 from agents.pages.bundles import views as bundles
 from agents.pages.compare import views as compare
 from agents.pages.fork import views as fork
@@ -43,6 +44,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *bundles.urlpatterns,
     *trajectories.urlpatterns,
     *thread.urlpatterns,
+    *board.urlpatterns,
     *remarks.urlpatterns,
     *fork.urlpatterns,
     *ask_again.urlpatterns,

@@ -120,6 +120,21 @@ class ServicePrincipal:
 
 
 @dataclass(frozen=True)
+class Board:
+    """What the agents that work on one thing share: of the branch where the work began.
+
+    With a `line`, what the agent that works on that branch keeps there for itself.
+    """
+
+    of: UUID
+    line: UUID | None = None
+
+    @property
+    def public(self) -> Board:
+        return Board(self.of)
+
+
+@dataclass(frozen=True)
 class RunPrincipal:
     """A run that acts by a grant, a person's or a token's, re-checked at each use."""
 
@@ -127,6 +142,7 @@ class RunPrincipal:
     workspace_id: UUID
     thread_id: UUID
     grant_id: UUID
+    board: Board | None = None  # with the run's own line; None: it was not asked for
 
 
 @dataclass(frozen=True)

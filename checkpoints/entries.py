@@ -3,14 +3,15 @@
     entries.put(principal, Scope.USER, name(["travellers", "marsh"], "seat"), "aisle")
 
 Whose entries these are is the principal's to say: its workspace, and there the person's
-own or everyone's. No argument names a workspace or a person. A name is looked for by keyed
+own, everyone's or a board's (`owners.py`). No argument names a workspace or a person. A name is looked for by keyed
 hashes that are bound to its owner (`pure/names.py`), so another's are not found, whatever
 they are called. Names and values are sealed under the workspace's key, and opened by the
 gate, which records it.
 
 A value is put by compare-and-set on its version. Each version is kept, also when the entry
 is deleted, which is a version without a value. What has expired is not there any more from
-that moment; `entries_care` removes it later.
+that moment; `entries_care` removes it later. On a board a name can be locked
+(`entry_locks.py`): then its holder alone writes it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from checkpoints import audit, gate
-from checkpoints.access import RunPrincipal, UserPrincipal
+from checkpoints import audit, entry_locks, gate
+from checkpoints.access import Board, RunPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp, now
 from checkpoints.errors import (
     CheckpointsError,
@@ -37,15 +38,22 @@ from checkpoints.errors import (
 )
 from checkpoints.ids import short
 from checkpoints.keys.hierarchy import workspace_mac
-from checkpoints.models import DataKey, Entry, EntryVersion, Grant
+from checkpoints.models import DataKey, Entry, EntryVersion
 from checkpoints.models.entries import EntryQuerySet, EntryVersionQuerySet
+from checkpoints.owners import (
+    By,
+    Owner,
+    Whose,
+    owner_as_stored,
+    owner_of,
+    whose,
+)
 from checkpoints.pure import names
 from checkpoints.pure.codec import canonical
 from checkpoints.pure.names import Name, Namespace
 from checkpoints.pure.rank import rank, said
 
 Scope = Entry.Scope
-By = UserPrincipal | RunPrincipal
 
 MOST = 10_000  # entries of one owner, with those that are deleted and not removed yet
 LARGEST = 64 * 1024  # bytes of a value, as JSON
@@ -54,10 +62,6 @@ SEARCHED = 2_000  # entries that a search opens; those written last
 
 READERS = "Your role reads the audit log, not what agents remember."
 VIEWER = "Viewers read. An operator of the workspace can change what is remembered."
-NOBODY = (
-    "This run acts for a program, which is no person and has no memory of its own. There"
-    " is the workspace's."
-)
 
 
 @dataclass(frozen=True)
@@ -85,30 +89,33 @@ class Listed:
 
 def put(
     by: By,
-    scope: str,
+    of: Whose,
     name: Name,
     value: Any,
     *,
     expected: int = 0,
     expires_at: datetime | None = None,
     request_key: UUID | None = None,
+    fence: int | None = None,
 ) -> EntryVersion:
     """Write a value as the next version. A repeated `request_key` gives the first call's.
 
     `expected` is the version that whoever writes has seen; 0: there is none, or it is
     gone. Raises EntryConflict where it is another, InvalidEntry for a value that is too
-    large, an end that has passed or an entry too many, NotPermitted.
+    large, an end that has passed or an entry too many, NotPermitted. Of a board: LockLost
+    where it is to be written under the lock with this `fence` and that is not held any
+    more, EntryLocked where another run holds it.
     """
     _require_value(value)
     if expires_at is not None and expires_at <= now():
         raise InvalidEntry("That it ends has passed already. Choose a later time.")
     content = {"value": value}
-    return _write(by, scope, name, content, expected, expires_at, request_key)
+    return _write(by, of, name, content, expected, expires_at, request_key, fence=fence)
 
 
 def delete(
     by: By,
-    scope: str,
+    of: Whose,
     name: Name,
     *,
     expected: int | None = None,
@@ -117,9 +124,9 @@ def delete(
     """Say that it is gone, as a version without a value. `restore` brings it back.
 
     `expected` as for `put`; None: whichever is there. Raises EntryConflict, InvalidEntry
-    where there is no such entry, NotPermitted.
+    where there is no such entry, EntryLocked, NotPermitted.
     """
-    return _write(by, scope, name, None, expected, None, request_key)
+    return _write(by, of, name, None, expected, None, request_key)
 
 
 def restore(
@@ -143,7 +150,7 @@ def restore(
         ends = None
     return _write(
         by,
-        entry.scope,
+        whose(entry),
         at.name,
         {"value": at.value},
         expected,
@@ -153,32 +160,32 @@ def restore(
     )
 
 
-def get(by: By, scope: str, name: Name) -> Found | None:
+def get(by: By, of: Whose, name: Name) -> Found | None:
     """What is there under this name. That it is read is recorded. Raises NotPermitted."""
-    rows = _newest(by, _named(by, scope, name).live())
-    return next(iter(_opened(by, rows, "memory")), None)
+    rows = _newest(by, _named(by, owner_of(by, of), name).live())
+    return next(iter(_opened(by, rows, _purpose(of))), None)
 
 
-def listed(by: By, scope: str, prefix: Namespace = (), *, gone: bool = False) -> Listed:
+def listed(by: By, of: Whose, prefix: Namespace = (), *, gone: bool = False) -> Listed:
     """The entries below a namespace, LISTED at most, by name; or those that are `gone`,
     deleted or expired, and can be restored. Raises NotPermitted."""
-    of = _below(by, scope, prefix, gone=gone)
-    found = _opened(by, _newest(by, of)[:LISTED], "memory")
+    below = _below(by, of, prefix, gone=gone)
+    found = _opened(by, _newest(by, below)[:LISTED], _purpose(of))
     found.sort(key=lambda one: (*one.name.namespace, one.name.key) if one.name else ())
-    return Listed(found, of.count() if len(found) == LISTED else len(found))
+    return Listed(found, below.count() if len(found) == LISTED else len(found))
 
 
 def search(
-    by: By, scope: str, query: str, prefix: Namespace = (), *, most: int
+    by: By, of: Whose, query: str, prefix: Namespace = (), *, most: int
 ) -> Listed:
     """The entries below a namespace that fit these words, best first (`pure/rank.py`).
 
     Of the SEARCHED that were written last; `total` is how many there are to search.
     Raises NotPermitted.
     """
-    of = _below(by, scope, prefix)
-    total = of.count()
-    opened = _opened(by, _newest(by, of)[:SEARCHED], "search memory")
+    below = _below(by, of, prefix)
+    total = below.count()
+    opened = _opened(by, _newest(by, below)[:SEARCHED], f"search {_purpose(of)}")
     readable = [(one, one.name) for one in opened if one.name]
     texts = [
         f"{' '.join(name.namespace)} {name.key} {said(one.value)}"
@@ -191,7 +198,8 @@ def search(
 def history(by: By, entry: Entry) -> list[Found]:
     """Every version of an entry that `by` can see, newest first. Raises NotPermitted."""
     rows = _versions(by).filter(entry=entry.pk).order_by("-version")
-    return _opened(by, rows.select_related("by", "entry"), "memory")
+    rows = rows.select_related("by", "entry")
+    return _opened(by, rows, _purpose(whose(entry)))
 
 
 def who(row: EntryVersion) -> str:
@@ -237,40 +245,24 @@ def _require_value(value: Any) -> None:
         ) from None
 
 
-def _owner(by: By, scope: str) -> dict[str, Any]:
-    """Columns that say whose entries of this scope are the principal's."""
-    if scope == Scope.WORKSPACE:
-        return {"scope": Scope.WORKSPACE, "user_id": None}
-    if scope != Scope.USER:
-        raise InvalidEntry("Memory is one's own (“user”), or the workspace's.")
-    if isinstance(by, UserPrincipal):
-        return {"scope": Scope.USER, "user_id": by.user_id}
-    grants = Grant.objects.for_run(by).filter(pk=by.grant_id, revoked_at=None)
-    granted = grants.values_list("user_id", flat=True).first()
-    if granted is None:
-        raise NotPermitted(NOBODY)
-    return {"scope": Scope.USER, "user_id": granted}
-
-
-def _hashed(owner: dict[str, Any]) -> list[str]:
-    """What an owner is in the hashes of names."""
-    return [str(owner["scope"]), str(owner["user_id"] or "")]
+def _purpose(of: Whose) -> str:
+    return "board" if isinstance(of, Board) else "memory"
 
 
 def _below(
-    by: By, scope: str, prefix: Namespace, *, gone: bool = False
+    by: By, of: Whose, prefix: Namespace, *, gone: bool = False
 ) -> EntryQuerySet:
-    owner = _owner(by, scope)
+    owner = owner_of(by, of)
     key = workspace_mac(by.workspace_id, DataKey.Purpose.INDEX)
-    of = seen(by).filter(**owner).below(names.beginnings(key, _hashed(owner), prefix))
-    return of.exclude(pk__in=of.live().values("pk")) if gone else of.live()
+    mine = seen(by).filter(**owner.columns)
+    below = mine.below(names.beginnings(key, owner.hashed, prefix))
+    return below.exclude(pk__in=below.live().values("pk")) if gone else below.live()
 
 
-def _named(by: By, scope: str, name: Name) -> EntryQuerySet:
-    owner = _owner(by, scope)
+def _named(by: By, owner: Owner, name: Name) -> EntryQuerySet:
     key = workspace_mac(by.workspace_id, DataKey.Purpose.INDEX)
-    index = names.whole(key, _hashed(owner), name)
-    return seen(by).filter(**owner, blind_index=index)
+    index = names.whole(key, owner.hashed, name)
+    return seen(by).filter(**owner.columns, blind_index=index)
 
 
 def _newest(by: By, of: EntryQuerySet) -> EntryVersionQuerySet:
@@ -292,9 +284,9 @@ def _checked(row: EntryVersion, content: Any) -> Found:
         return Found(entry, row, damage=content)
     name = Name(tuple(content["namespace"]), content["key"])
     key = workspace_mac(row.workspace_id, DataKey.Purpose.INDEX)
-    owner = _hashed({"scope": entry.scope, "user_id": entry.user_id})
     stands = (
-        names.whole(key, owner, name) == bytes(entry.blind_index)
+        names.whole(key, owner_as_stored(entry).hashed, name)
+        == bytes(entry.blind_index)
         and content["version"] == row.version
     )
     if not stands:
@@ -305,22 +297,24 @@ def _checked(row: EntryVersion, content: Any) -> Found:
 
 def _write(
     by: By,
-    scope: str,
+    of: Whose,
     name: Name,
     content: dict[str, Any] | None,
     expected: int | None,
     expires_at: datetime | None,
     request_key: UUID | None,
     restored: int | None = None,
+    fence: int | None = None,
 ) -> EntryVersion:
     """The next version; no content: from here on it is gone. One who writes the same
     entry waits for the other here, and then finds it at another version."""
     _require_writer(by)
-    owner = _owner(by, scope)
+    owner = owner_of(by, of)
     with transaction.atomic():
         entry = _locked(by, owner, name, create=content is not None)
         if again := _written_before(by, request_key, entry):
             return again
+        entry_locks.require(by, owner, name, fence=fence)
         _require_expected(by, entry, expected, deletes=content is None)
         assert entry is not None  # expected, so it is there
         row = EntryVersion(
@@ -354,28 +348,28 @@ def _write(
             action,
             obj=entry,
             via=via,
-            scope=scope,
+            scope=owner.scope,
             version=row.version,
             restored=restored,
         )
     return row
 
 
-def _locked(by: By, owner: dict[str, Any], name: Name, *, create: bool) -> Entry | None:
+def _locked(by: By, owner: Owner, name: Name, *, create: bool) -> Entry | None:
     """The entry of this name, locked until the transaction ends; a new one at version 0."""
-    rows = _named(by, owner["scope"], name).select_for_update(no_key=True)
+    rows = _named(by, owner, name).select_for_update(no_key=True)
     if (there := rows.first()) or not create:
         return there
-    if seen(by).filter(**owner).count() >= MOST:
+    if seen(by).filter(**owner.columns).count() >= MOST:
         raise InvalidEntry(
             f"There are {MOST:,} entries here already, which is the most. Delete some."
         )
     key = workspace_mac(by.workspace_id, DataKey.Purpose.INDEX)
     new = Entry(
         workspace_id=by.workspace_id,
-        namespace=names.beginnings(key, _hashed(owner), name.namespace),
-        blind_index=names.whole(key, _hashed(owner), name),
-        **owner,
+        namespace=names.beginnings(key, owner.hashed, name.namespace),
+        blind_index=names.whole(key, owner.hashed, name),
+        **owner.columns,
     )
     # Another may write one of this name now: then it is theirs that we wait for.
     Entry.objects.bulk_create([new], ignore_conflicts=True)

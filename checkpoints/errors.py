@@ -10,6 +10,7 @@
     ├─ Pruned, BadArchive, BeingArchived                    content that went, its archive
     ├─ BadToken, TokenRefused, TooManyRequests              a program's token
     ├─ InvalidEntry, EntryConflict                          what is put into the store
+    ├─ EntryLocked, LockLost                                a name that one run may write
     └─ NotPermitted, Unscoped, StepNotFound                 not for this reader
 
 A message names the thing, what was found and what was expected. It never holds
@@ -19,7 +20,7 @@ for the person at work, and is sealed where it is kept.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import ceil
 from typing import ClassVar
 
@@ -309,6 +310,36 @@ class EntryConflict(CheckpointsError):
         self.version = version
         self.who = who
         self.gone = gone
+
+
+class EntryLocked(CheckpointsError):
+    """Another run holds the lock of this name, until then. Nothing was written."""
+
+    code = "entry_locked"
+    status = 409
+    retry = True
+
+    def __init__(self, *, who: str, until: datetime) -> None:
+        super().__init__(
+            f"It is locked by {who} until {until:%H:%M:%S} UTC at the latest. Go on with"
+            " something else, and try again then."
+        )
+        self.who = who
+        self.until = until
+
+
+class LockLost(CheckpointsError):
+    """The lock under which a write was made is not held any more. Nothing was written."""
+
+    code = "lock_lost"
+    status = 409
+
+    def __init__(self, *, fence: int, now: str) -> None:
+        super().__init__(
+            f"The lock with the fence {fence} was lost: {now}. Nothing was written. Lock"
+            " it again, read it, and decide again."
+        )
+        self.fence = fence
 
 
 class TooManyRequests(CheckpointsError):

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from agents.errors import InvalidEdit
 from agents.models import ToolCall
+from agents.tools import registry
 from checkpoints.access import Actor, ThreadScopedQuerySet, UserPrincipal
 from checkpoints.models import Branch, Checkpoint
 
@@ -30,7 +31,11 @@ def recorded_after(source: Checkpoint, by: Actor) -> ThreadScopedQuerySet[ToolCa
 def recorded_calls(
     branch: UUID, step: int, by: Actor
 ) -> ThreadScopedQuerySet[ToolCall]:
-    """As `recorded_after`, in the order of their results."""
+    """As `recorded_after`, in the order of their results.
+
+    Without those of tools whose changes are the branch's own: a fork makes them.
+    """
+    own = {tool.name for agent in registry for tool in agent.tools if tool.of_branch}
     return (
         ToolCall.objects.for_user(by)
         .filter(
@@ -39,6 +44,7 @@ def recorded_calls(
             result_checkpoint__step__gt=step,
         )
         .exclude(effect=Effect.NONE)
+        .exclude(tool__in=own)
         .order_by("result_checkpoint__step")
     )
 

@@ -43,7 +43,7 @@ class Reuse:
 
     def in_fork(self, tool: Tool) -> bool:
         """Whether it may become of the call what was chosen when the branch was forked."""
-        if self._branch.parent_id is None:
+        if self._branch.parent_id is None or tool.of_branch:
             return False
         return tool.has_effects or (bool(self._choices) and tool.effect == "read")
 

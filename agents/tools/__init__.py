@@ -13,6 +13,7 @@ from __future__ import annotations
 from agents.errors import ToolError
 from agents.pure.context import Window
 from agents.tools.agent import Agent
+from agents.tools.board import BOARD
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import ask, tool
 from agents.tools.declared import Fitted, Rule, Tool, never
@@ -26,6 +27,7 @@ from agents.tools.registry import register, registry
 from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
+    "BOARD",
     "FILES",
     "MEMORY",
     "WORKING_MEMORY",

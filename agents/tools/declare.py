@@ -52,6 +52,7 @@ def tool(
     preview: Previews | None = None,
     reversible: str | Literal[False] | None = None,
     response: type[BaseModel] | None = None,
+    of_branch: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -75,6 +76,7 @@ def tool(
     preview: Previews | None = None,
     reversible: str | Literal[False] | None = None,
     response: type[BaseModel] | None = None,
+    of_branch: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool.
 
@@ -102,6 +104,9 @@ def tool(
 
     `cache`, of a tool that only reads: for how long a result is given again when the
     same call comes again in the thread. Such a tool has no use of working memory.
+
+    `of_branch`: what it changes is its branch's own, as a board is. A fork neither gets
+    recorded results of it nor asks because it is a fork: it makes the call for itself.
     """
 
     def declare(function: Callable[..., Any]) -> Tool:
@@ -141,6 +146,7 @@ def tool(
             preview=preview_of(called, signature, preview),
             reversible=_reversible(called, effect_, reversible),
             response=_response(called, question, response),
+            of_branch=of_branch,
         )
 
     return declare(function) if function is not None else declare

@@ -113,6 +113,8 @@ class Tool:
     reversible: str | Literal[False] | None = None
     # Of a question: the form of its answer; None: text.
     response: Answers | None = field(default=None, repr=False)
+    # What it changes is its branch's own, as a board is: a fork makes the call for itself.
+    of_branch: bool = False
 
     @property
     def has_effects(self) -> bool:

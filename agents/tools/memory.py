@@ -61,13 +61,13 @@ def memory_search(
         )
     except REFUSED as refused:
         raise ToolError(str(refused)) from refused
-    told: dict[str, Any] = {"found": [_told(one) for one in found.found]}
+    answer: dict[str, Any] = {"found": [told(one) for one in found.found]}
     if found.total > entries.SEARCHED:
-        told["note"] = (
+        answer["note"] = (
             f"Of {found.total:,} entries the {entries.SEARCHED:,} that were written last"
             " were searched. A longer namespace narrows it."
         )
-    return told
+    return answer
 
 
 @tool(effect="read", title="Recall {key}")
@@ -83,7 +83,7 @@ def memory_get(
         return "Nothing is remembered under that name."
     if found.damage:
         raise ToolError(f"What is remembered there does not open. {found.damage}")
-    return _told(found)
+    return told(found)
 
 
 @tool(
@@ -155,7 +155,8 @@ def memory_forget(
 MEMORY: tuple[Tool, ...] = (memory_search, memory_put, memory_get, memory_forget)
 
 
-def _told(found: Found) -> dict[str, Any]:
+def told(found: Found) -> dict[str, Any]:
+    """An entry as the agent reads it."""
     assert found.name is not None  # it opened
     ends = found.row.expires_at
     return {

@@ -23,6 +23,7 @@ from checkpoints.models import (
     CheckpointDelta,
     Deletion,
     Entry,
+    EntryLock,
     EntryVersion,
     Grant,
     Remark,
@@ -154,6 +155,7 @@ class EntryAdmin(ReadOnlyAdmin):
         "workspace",
         "scope",
         "user",
+        "owner",
         "version",
         "deleted",
         "expires_at",
@@ -161,7 +163,23 @@ class EntryAdmin(ReadOnlyAdmin):
     ]
     list_filter = ["workspace", "scope", "deleted", "updated_at"]
     list_select_related = ["workspace", "user"]
-    search_fields = ["=id", "user__username"]
+    search_fields = ["=id", "=owner", "user__username"]
+
+
+@admin.register(EntryLock)
+class EntryLockAdmin(ReadOnlyAdmin):
+    list_display = [
+        "id",
+        "workspace",
+        "owner",
+        "fence",
+        "run",
+        "until",
+        "updated_at",
+    ]
+    list_filter = ["workspace", "updated_at"]
+    list_select_related = ["workspace"]
+    search_fields = ["=id", "=owner", "=run"]
 
 
 @admin.register(EntryVersion)

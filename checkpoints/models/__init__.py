@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob, StoreMark
-from checkpoints.models.entries import Entry, EntryVersion
+from checkpoints.models.entries import Entry, EntryLock, EntryVersion
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
@@ -31,6 +31,7 @@ __all__ = [
     "DataKey",
     "Deletion",
     "Entry",
+    "EntryLock",
     "EntryVersion",
     "Grant",
     "Group",

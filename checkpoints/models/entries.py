@@ -11,6 +11,7 @@ from checkpoints.access import Actor, Reason, RunPrincipal, ScopedQuerySet
 from checkpoints.clock import ClockTimestamp
 from checkpoints.ids import short, uuid7
 from checkpoints.models.fields import BlindIndexField, SealedField
+from checkpoints.models.threads import Branch
 from checkpoints.models.workspaces import Grant, Workspace
 
 
@@ -23,8 +24,28 @@ class EntryScope(models.TextChoices):
     BOARD = "board"  # of the agents that work on one thing
 
 
-def _seen(prefix: str, user: object) -> Q:
-    """What a person has in the store: their own, and the workspace's."""
+def _seen_by(prefix: str, principal: Actor) -> Q:
+    """What a person has in the store: their own, the workspace's, and the boards of what
+    they see."""
+    branches = Branch.objects.for_user(principal).values("pk")
+    return _of_memory(prefix, [principal.user_id]) | Q(
+        **{f"{prefix}scope": EntryScope.BOARD, f"{prefix}owner__in": branches}
+    )
+
+
+def _seen_in(prefix: str, principal: RunPrincipal) -> Q:
+    """What a run has: what its person has of memory, and of its board what all share and
+    what its own line keeps."""
+    seen = _of_memory(prefix, _granted(principal))
+    if (board := principal.board) is None:
+        return seen
+    shared = Q(**{f"{prefix}line": None}) | Q(**{f"{prefix}line": board.line})
+    return seen | shared & Q(
+        **{f"{prefix}scope": EntryScope.BOARD, f"{prefix}owner": board.of}
+    )
+
+
+def _of_memory(prefix: str, user: object) -> Q:
     own = Q(**{f"{prefix}scope": EntryScope.USER, f"{prefix}user__in": user})
     return own | Q(**{f"{prefix}scope": EntryScope.WORKSPACE})
 
@@ -39,12 +60,11 @@ def _granted(principal: RunPrincipal) -> QuerySet[Any, Any]:
 
 class EntryQuerySet(ScopedQuerySet["Entry"]):
     def for_user(self, principal: Actor) -> Self:
-        return super().for_user(principal).filter(_seen("", [principal.user_id]))
+        return super().for_user(principal).filter(_seen_by("", principal))
 
     def for_run(self, principal: RunPrincipal) -> Self:
-        """A run has in the store what its person has."""
         here = self._scoped("run").filter(workspace_id=principal.workspace_id)
-        return here.filter(_seen("", _granted(principal)))
+        return here.filter(_seen_in("", principal))
 
     def live(self) -> Self:
         """Those that are there: neither deleted nor expired, from the moment they are."""
@@ -62,7 +82,7 @@ class Entry(models.Model):
     """A name in the store, and the number of its newest version, which has the value.
 
     Neither its name nor its value is here. The database refuses to change whose it is and
-    what it is called, and to count but by one (migration 0033).
+    what it is called, and to count but by one (migrations 0033 and 0035).
     """
 
     Scope = EntryScope
@@ -81,7 +101,15 @@ class Entry(models.Model):
         help_text="Whose it is, where it is a person's.",
     )
     owner = models.UUIDField(
-        null=True, editable=False, help_text="The group or the board whose it is."
+        null=True,
+        editable=False,
+        help_text="The group or the board whose it is: a board's is a branch.",
+    )
+    line = models.UUIDField(
+        null=True,
+        editable=False,
+        help_text="On a board: the branch whose runs alone have it; null: all that share"
+        " the board.",
     )
     namespace = ArrayField(
         models.BinaryField(),
@@ -116,6 +144,10 @@ class Entry(models.Model):
                 ),
                 name="entry_has_its_owner",
             ),
+            models.CheckConstraint(
+                condition=Q(line=None) | Q(scope=EntryScope.BOARD),
+                name="entry_line_is_of_a_board",
+            ),
         ]
         indexes = [
             models.Index(
@@ -138,12 +170,11 @@ class Entry(models.Model):
 
 class EntryVersionQuerySet(ScopedQuerySet["EntryVersion"]):
     def for_user(self, principal: Actor) -> Self:
-        seen = super().for_user(principal)
-        return seen.filter(_seen("entry__", [principal.user_id]))
+        return super().for_user(principal).filter(_seen_by("entry__", principal))
 
     def for_run(self, principal: RunPrincipal) -> Self:
         here = self._scoped("run").filter(workspace_id=principal.workspace_id)
-        return here.filter(_seen("entry__", _granted(principal)))
+        return here.filter(_seen_in("entry__", principal))
 
     def newest(self) -> Self:
         """Of each entry, the version that counts."""
@@ -198,3 +229,62 @@ class EntryVersion(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.version} of entry {short(self.entry_id)}"
+
+
+class EntryLockQuerySet(ScopedQuerySet["EntryLock"]):
+    def for_user(self, principal: Actor) -> Self:
+        branches = Branch.objects.for_user(principal).values("pk")
+        return super().for_user(principal).filter(owner__in=branches)
+
+    def for_run(self, principal: RunPrincipal) -> Self:
+        here = self._scoped("run").filter(workspace_id=principal.workspace_id)
+        return here.filter(owner=principal.board.of) if principal.board else here.none()
+
+    def held(self) -> Self:
+        """Those that a run holds, until the moment they end."""
+        return self.filter(run__isnull=False, until__gt=ClockTimestamp())
+
+
+class EntryLock(models.Model):
+    """The lease of a name on a board: while a run holds it, it alone writes there.
+
+    `fence` grows with every holder; a write under the lock names the one that it was
+    given, so a holder that was replaced, or whose time is up, writes nothing. The database
+    refuses to count down, and to make it another name's (migration 0035).
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="+", db_index=False
+    )
+    owner = models.UUIDField(editable=False, help_text="The board: a branch.")
+    blind_index = BlindIndexField(help_text="Of the board, namespace and key.")
+    name = SealedField(help_text="Namespace and key.")
+    fence = models.BigIntegerField(default=0, help_text="How many have held it.")
+    run = models.UUIDField(null=True, editable=False, help_text="Null: it is free.")
+    until = models.DateTimeField(null=True, help_text="When its holder loses it.")
+    request_key = models.UUIDField(
+        null=True, editable=False, help_text="The call that took it."
+    )
+    updated_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
+
+    objects = models.Manager.from_queryset(EntryLockQuerySet)()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "blind_index"], name="entry_lock_name_unique"
+            ),
+            models.CheckConstraint(
+                condition=Q(run=None, until=None)
+                | Q(run__isnull=False, until__isnull=False),
+                name="entry_lock_ends",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["workspace", "owner"], name="entry_lock_of_board"),
+            models.Index(fields=["updated_at"], name="entry_lock_moved"),
+        ]
+
+    def __str__(self) -> str:
+        return f"lock {short(self.pk)}"

@@ -207,6 +207,7 @@ def test_every_tab_and_filter(as_, asked, things, make_thread, alice):
     one.visit("/audit/?action=decide", "/audit/?action=nothing")
     one.visit("/memory/?new=1", "/memory/?scope=workspace&gone=1", "/memory/?q=x")
     one.visit("/memory/?scope=workspace&in=travellers", "/memory/?in=a~b")
+    one.visit(f"{thread}board/?branch={things.other_branch}")  # with nothing on it
 
 
 def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
@@ -217,12 +218,14 @@ def test_what_is_sealed_or_not_for_someone(as_, auditor, viewer, asked, things):
     states_of = f"/threads/diff/{things.checkpoint}/{things.other_checkpoint}/"
     audrey = as_("audrey")
     audrey.visit("/inbox/", "/threads/", "/runs/", "/audit/", "/memory/", *pages, *tabs)
+    audrey.visit(f"{thread}board/")
     audrey.visit(f"{beside}?at=1", states_of)
     audrey.visit(
         f"{thread}history?path=/facts", f"{thread}search?q=fare", f"{thread}branches"
     )
     entry = f"/memory/{things.entry}/"
     as_("vera").visit("/inbox/", thread, "/retention/", "/policies/", entry, *pages)
+    as_("vera").visit(f"{thread}board/", f"{thread}board/{things.on_board}/")
 
 
 def test_what_a_form_is_answered_with(as_, asked, bob):

@@ -15,7 +15,7 @@ from agents.tools import registry
 from checkpoints.access import Reason, Role, UserPrincipal, unscoped
 from checkpoints.models import Checkpoint
 from tests.browser.conftest import PHONE
-from tests.browser.hostile import ALL, SHOWN, flaws
+from tests.browser.hostile import ALL, SHOWN, flaws, packed
 from tests.browser.hostile_desk import DESK, Life, live_through
 from tests.browser.test_axe import is_page
 from tests.pages import conftest as trips
@@ -88,6 +88,7 @@ def walk(open_) -> Iterator[Walk]:
 
 def things_of(life: Life) -> sweep.Things:
     last = Checkpoint.objects.filter(branch=life.fork).latest("step")
+    board = sweep.on_board(life.pending["mail"].run, life.branch.pk, packed(60))
     return sweep.Things(
         thread=life.thread.pk,
         branch=life.branch.pk,
@@ -102,6 +103,8 @@ def things_of(life: Life) -> sweep.Things:
         agent=DESK.name,  # type: ignore[arg-type]  # its name is all that is asked for
         other_branch=life.fork.pk,
         other_checkpoint=last.pk,
+        on_board=board["on_board"],
+        lock=board["lock"],
     )
 
 

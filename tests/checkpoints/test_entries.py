@@ -24,7 +24,7 @@ from checkpoints.errors import (
     Unscoped,
 )
 from checkpoints.grants import grant_for
-from checkpoints.models import AuditEvent, Entry, EntryVersion, Grant
+from checkpoints.models import AuditEvent, Entry, EntryLock, EntryVersion, Grant
 from checkpoints.pure.names import Name, name
 from tests.conftest import as_owner
 
@@ -279,7 +279,7 @@ def test_a_scope_that_nobody_has_yet_is_refused(alice, scope):
 
 
 def test_a_query_that_forgets_whose_it_is_is_an_error(alice):
-    for model in (Entry, EntryVersion):
+    for model in (Entry, EntryLock, EntryVersion):
         with pytest.raises(Unscoped):
             list(model.objects.all())
 

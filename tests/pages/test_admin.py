@@ -61,6 +61,7 @@ from checkpoints.models import (
 )
 from checkpoints.pure.names import Name
 from tests.pages.conftest import ASKED, SYSTEM
+from tests.pages.test_sweep import on_board
 
 OURS = [
     model
@@ -192,6 +193,7 @@ def keep(trip: Any, person: Any) -> None:
     gone.save()
     kept = Name(("fruit", "pineapple"), str(key))
     entries.put(person, entries.Scope.WORKSPACE, kept, "pineapple")
+    on_board(trip.run, trip.branch.pk, "pineapple")
     SignInFailures.objects.create(key=str(key), failures=3)
     Price.objects.create(model=f"model-{key}", since="2026-01-01")
     Worker.objects.create(name=str(key), host="host", pid=1, queue="agents")

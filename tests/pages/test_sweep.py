@@ -25,8 +25,15 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, r
 from agents.models import Agent, Approval, Run, StickyRule
 from agents.pages.inbox.opening import open_asked
 from agents.pure.bundles import file
-from checkpoints import blobs, clock, entries
-from checkpoints.access import Reason, Role, UserPrincipal, unscoped
+from checkpoints import blobs, clock, entries, entry_locks
+from checkpoints.access import (
+    Board,
+    Reason,
+    Role,
+    RunPrincipal,
+    UserPrincipal,
+    unscoped,
+)
 from checkpoints.log.threads import fork
 from checkpoints.models import AuditEvent, Checkpoint, Membership
 from checkpoints.pure import ops
@@ -79,6 +86,8 @@ class Things:
     sticky: UUID
     agent: UUID  # its name: known to this workspace, and registered by no code
     entry: UUID  # in the workspace's memory
+    on_board: UUID  # an entry of the branch's board
+    lock: UUID  # of a name there
     other_branch: UUID  # a fork of the first
     other_checkpoint: UUID
     digest: str = "00" * 32
@@ -102,6 +111,8 @@ def nothing() -> Things:
         sticky=one(),
         agent=one(),
         entry=one(),
+        on_board=one(),
+        lock=one(),
         other_branch=one(),
         other_checkpoint=one(),
     )
@@ -143,6 +154,10 @@ def of_file(things: Things) -> dict[str, Any]:
 
 def of_agent(things: Things) -> dict[str, Any]:
     return {"name": str(things.agent)}
+
+
+def of_board_entry(things: Things) -> dict[str, Any]:
+    return {"pk": things.thread, "entry": things.on_board}
 
 
 def of_entry(things: Things) -> dict[str, Any]:
@@ -450,6 +465,17 @@ ROUTES = {
         of_agent, send=lambda things: {"tool": "book"}, may_post=reader, shared=True
     ),
     "agents:agent_versions": Route(of_agent, shared=True),
+    "agents:board": Route(
+        of_thread,
+        send=lambda things: {"lock": str(things.lock), "fence": "1"},
+        may_post=operator,
+    ),
+    "agents:board_entry": Route(
+        of_board_entry,
+        send=lambda things: {"version": "1", "expected": "1"},
+        may_post=operator,
+    ),
+    "agents:board_live": Route(of_thread, may_get=reader),
     "agents:memory": Route(
         send=lambda things: {"scope": "user", "path": f"a/{uuid4()}", "value": "b"},
         may_post=operator,
@@ -618,6 +644,7 @@ def make_things(make_trip, make_thread):
             sticky=_remembered(approval).pk,
             agent=_agent(trip.run.workspace),
             entry=_entry(owner),
+            **on_board(trip.run, trip.branch.pk),
             other_branch=trip.cheap.pk,
             other_checkpoint=trip.at(4, "cheap"),
             digest=bytes(approval.digest).hex(),
@@ -658,6 +685,15 @@ def _remembered(approval: Approval) -> StickyRule:
 def _entry(owner: UserPrincipal) -> UUID:
     kept = Name(("travellers", str(uuid4())), "seat")
     return entries.put(owner, entries.Scope.WORKSPACE, kept, "aisle").entry_id
+
+
+def on_board(run: Run, branch: UUID, key: str = "plan") -> dict[str, UUID]:
+    """An entry of this branch's board, and a lock beside it."""
+    board = Board(branch)
+    by = RunPrincipal(run.pk, run.workspace_id, run.thread_id, run.grant_id, board)
+    entry = entries.put(by, board, Name((key,), key), key).entry_id
+    lock = entry_locks.take(by, Name((key,), "lock"), lasts=timedelta(hours=1))
+    return {"on_board": entry, "lock": lock.pk}
 
 
 def _agent(workspace: Any) -> UUID:

@@ -29,6 +29,7 @@ from checkpoints.log.hydrate import read
 from checkpoints.models import (
     Branch,
     Checkpoint,
+    EntryLock,
     EntryVersion,
     Membership,
     Remark,
@@ -278,6 +279,28 @@ def live_through_everything(
     assert alice.status == 422
     alice.open(f"/threads/{run.thread_id}/remarks")
 
+    # Share something on a board, under a lock, and keep a doubt for oneself.
+    there = {"namespace": [birds["board part"]], "key": birds["board key"]}
+    server.will_call("b1", "board_lock", **there)
+    server.will_call("b2", "board_write", **there, value=birds.text("shared"), fence=1)
+    server.will_call("b3", "board_write", **there, value=birds["doubted"], private=True)
+    server.will_call("b4", "board_list", namespace=[], words=birds["board words"])
+    server.will_say("Shared.")
+    alice.open("/runs/new")
+    alice.send(
+        "^$|/runs/new",
+        agent="test-boarder",
+        message=birds["board wanted"],
+        title="",
+        visibility="workspace",
+    )
+    sharing = Run.objects.get(agent_version__agent__name="test-boarder")
+    over(sharing, "succeeded")
+    assert EntryLock.objects.exists()
+    alice.open(f"/threads/{sharing.thread_id}/board/")
+    assert birds["shared"] in alice.page
+    alice.send("/board/", lock=str(EntryLock.objects.get().pk), fence="1")
+
     carry_elsewhere(alice, run, birds)
     keep_in_memory(alice, birds)
 
@@ -460,6 +483,8 @@ def everything_opened() -> Iterator[str]:
         memory = gate.admit(reader, purpose="test")
         for version in EntryVersion.objects.for_user(reader):
             yield json.dumps(memory.open(version, "content"), ensure_ascii=False)
+        for lock in EntryLock.objects.for_user(reader):
+            yield json.dumps(memory.open(lock, "name"), ensure_ascii=False)
         for thread in Thread.objects.for_user(reader):
             opened = gate.admit(reader, purpose="test", threads=[thread])
             yield opened.open(thread, "title")

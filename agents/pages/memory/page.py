@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from django.db.models import F
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -46,6 +47,9 @@ class Filters:
         }
         told = {name: value for name, value in said.items() if value}
         return f"?{urlencode(told)}" if told else ""
+
+    def of(self, entry: Entry) -> str:
+        return reverse("agents:memory_entry", args=[entry.pk]) + self.query
 
     def to(self, **changes: Any) -> str:
         return reverse("agents:memory") + replace(self, **changes).query
@@ -91,7 +95,7 @@ def context_of(
     shown, wrong = _listed(by, filters)
     context |= {
         "wrong": wrong,
-        "rows": _rows(by, shown.found, filters),
+        "rows": rows_of(by, shown.found, filters.of),
         "total": shown.total,
         "is_whole": shown.is_whole or bool(filters.words),
         "below": _below(filters, shown.found),
@@ -119,19 +123,23 @@ def _detail(by: UserPrincipal, entry: Entry, filters: Filters) -> dict[str, Any]
     newest = versions[0]
     return {
         "newest": newest,
-        "versions": _rows(by, versions, filters),
+        "versions": rows_of(by, versions, filters.of),
+        "entry_address": filters.of(entry),
         "typed": as_typed(newest.value, newest.row.expires_at, newest.row.version),
         "is_gone": not entries.seen(by).live().filter(pk=entry.pk).exists(),
     }
 
 
-def _rows(by: UserPrincipal, found: Iterable[Found], filters: Filters) -> list[Row]:
+def rows_of(
+    by: UserPrincipal, found: Iterable[Found], address: Callable[[Entry], str]
+) -> list[Row]:
+    """As lines of a list, each with the address of its entry."""
     found = list(found)
     sources = _sources(by, [one.row for one in found])
     return [
         Row(
             found=one,
-            href=reverse("agents:memory_entry", args=[one.entry.pk]) + filters.query,
+            href=address(one.entry),
             preview="" if one.row.deleted else _preview(one.value),
             **sources.get(one.row.pk, {"who": entries.who(one.row), "source": ""}),
         )
@@ -142,7 +150,8 @@ def _rows(by: UserPrincipal, found: Iterable[Found], filters: Filters) -> list[R
 def _sources(
     by: UserPrincipal, rows: Iterable[EntryVersion]
 ) -> dict[UUID, dict[str, str]]:
-    """Of versions that a run wrote which this person may see: its step, and the address.
+    """Of versions that a run wrote which this person may see: its agent, run and step, and
+    the step's address.
 
     The step is the one that holds the call's result: while the run is at it, its thread.
     """
@@ -151,11 +160,12 @@ def _sources(
         return {}
     calls = ToolCall.objects.for_user(by).filter(pk__in=list(made))
     found: dict[UUID, dict[str, str]] = {}
-    for call in calls.select_related("result_checkpoint"):
-        said = f"run {short(call.run_id)}"
+    named = calls.annotate(agent=F("run__agent_version__agent__name"))
+    for call in named.select_related("result_checkpoint"):
+        said = f"{call.agent}, run {short(call.run_id)}"
         address = reverse("agents:thread", args=[call.thread_id])
         if step := call.result_checkpoint:
-            said = f"{said} step {step.step}"
+            said = f"{said}, step {step.step}"
             address = reverse("agents:step", args=[call.thread_id, step.pk])
         found[made[call.pk]] = {"who": said, "source": address}
     return found

@@ -12,7 +12,7 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods
 
 from agents.pages.memory.form import Typed, number, typed_of
-from agents.pages.memory.page import Filters, context_of, filters_of
+from agents.pages.memory.page import SCOPES, Filters, context_of, filters_of
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import went_on
 from checkpoints import entries
@@ -128,7 +128,8 @@ def _entry(request: MemberRequest, pk: UUID) -> Entry | None:
     """None for whom nothing is opened. Raises Http404 for what is not theirs to see."""
     if not request.principal.may_read:
         return None
-    found = entries.seen(request.principal).filter(pk=pk, version__gt=0).first()
+    there = entries.seen(request.principal).filter(pk=pk, version__gt=0)
+    found = there.filter(scope__in=SCOPES).first()
     if found is None:
         raise Http404
     return found

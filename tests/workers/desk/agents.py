@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from pydantic import BaseModel, Field
 
 from agents.tools import (
+    BOARD,
     FILES,
     MEMORY,
     WORKING_MEMORY,
@@ -486,6 +487,15 @@ rememberer = register(
         model="scripted",
         system="You remember what matters.",
         tools=MEMORY,
+    )
+)
+
+boarder = register(
+    Agent(
+        "test-boarder",
+        model="scripted",
+        system="You share what you find.",
+        tools=BOARD,
     )
 )
 
