@@ -113,6 +113,8 @@ class Tool:
     reversible: str | Literal[False] | None = None
     # Of a question: the form of its answer; None: text.
     response: Answers | None = field(default=None, repr=False)
+    # The agent that does it, in a run of its own; the function itself never runs.
+    delegates: str = ""
 
     @property
     def has_effects(self) -> bool:
@@ -243,6 +245,7 @@ class Tool:
         return {
             **({"timeout": timeout.total_seconds()} if timeout else {}),
             **self._shown_to_people(),
+            **({"delegates": self.delegates} if self.delegates else {}),
             "name": self.name,
             "version": self.version,
             "description": self.description,

@@ -36,6 +36,7 @@ from agents.tools import (
     ToolError,
     Unchanged,
     Window,
+    agent_tool,
     never,
     read_result,
     register,
@@ -486,6 +487,25 @@ rememberer = register(
         model="scripted",
         system="You remember what matters.",
         tools=MEMORY,
+    )
+)
+
+researcher = register(
+    Agent(
+        "test-researcher",
+        model="scripted",
+        system="You find things out.",
+        tools=[look, wire],
+    )
+)
+
+planner = register(
+    Agent(
+        "test-planner",
+        model="scripted",
+        system="You plan, and have others find things out.",
+        tools=[agent_tool(researcher.name, name="research"), look],
+        limits=Limits(max_tokens=100_000),
     )
 )
 
