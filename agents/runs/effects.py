@@ -254,9 +254,7 @@ class Effects:
         for call in starting:
             row, tool = self._ledger[call.key], self._tools[call.name]
             effective = self._effective.get(row.pk)
-            arguments = (
-                effective.arguments if effective else tool.fit(call).arguments
-            )
+            arguments = effective.arguments if effective else tool.fit(call).arguments
             self._sub_agents.start(row, tool, arguments, among=len(starting))
         requests = []
         for call in calls:

@@ -60,7 +60,7 @@ from checkpoints.models import (
     ThreadInput,
     Workspace,
 )
-from checkpoints.pure.codec import State, clean
+from checkpoints.pure.codec import clean
 from checkpoints.pure.ops import fold
 
 CHOSEN_LATE = (

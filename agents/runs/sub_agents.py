@@ -114,12 +114,13 @@ class SubAgents:
         status = Run.Status(child.status)
         if status == Run.Status.SUCCEEDED:
             return ToolOutcome(self._said(child), title, tool.name)
-        why = f"The agent {tool.delegates} did not finish: it was cancelled."
         if status == Run.Status.FAILED:
             why = f"The agent {tool.delegates} failed. {self._why(child)}"
-        return ToolOutcome(
-            why, title, tool.name, failed=True, error_class=f"sub_agent_{status}"
-        )
+            error_class = "sub_agent_failed"
+        else:
+            why = f"The agent {tool.delegates} did not finish: it was cancelled."
+            error_class = "sub_agent_cancelled"
+        return ToolOutcome(why, title, tool.name, failed=True, error_class=error_class)
 
     def _line(self) -> list[str]:
         """The agents that wait for this run, from the first, and its own."""

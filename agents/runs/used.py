@@ -40,7 +40,6 @@ class Used:
             worked=self.worked + worked,
         )
 
-
     def with_children(self, tokens: int, cost: Decimal | None) -> Used:
         """And what runs below it have used. What they could not price is their failure."""
         if cost is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
 from agents.errors import BadDeclaration
 from agents.models import Run, ToolCall
@@ -15,6 +18,7 @@ from agents.tools import Agent, agent_tool
 from agents.tools.registry import Registry
 from checkpoints.access import Role
 from checkpoints.models import Branch, Checkpoint
+from tests.conftest import as_owner
 from tests.workers.conftest import ended, kinds, pending, wait_until
 from tests.workers.desk.agents import planner, researcher
 
@@ -192,9 +196,7 @@ def test_a_circle_is_refused_with_its_path():
         agents.register(b)
 
 
-def test_a_circle_that_a_deploy_made_is_refused_at_the_call(
-    delegated, server, deploy
-):
+def test_a_circle_that_a_deploy_made_is_refused_at_the_call(delegated, server, deploy):
     deploy(researcher, tools=[agent_tool(planner.name, name="plan")])
     step(delegated)
     child = child_of(delegated)
@@ -230,9 +232,24 @@ def test_a_fork_after_the_result_starts_no_child_and_a_simulation_none(
     assert Run.objects.exclude(parent=None).count() == 1
 
 
-def test_what_children_use_counts_toward_the_parents_limit(
-    delegated, server, work
-):
+def test_the_pages_of_parent_and_child_link_to_each_other(delegated, alice):
+    step(delegated)
+    child = child_of(delegated)
+    client = Client()
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
+
+    def page(run: Run) -> str:
+        address = reverse("agents:thread", args=[run.thread_id])
+        return client.get(address).content.decode()
+
+    there = reverse("agents:thread", args=[child.thread_id])
+    back = reverse("agents:thread", args=[delegated.thread_id])
+    assert f'Waiting for <a href="{there}">test-researcher</a>' in page(delegated)
+    assert f'Started by <a href="{back}">test-planner</a>' in page(child)
+
+
+def test_what_children_use_counts_toward_the_parents_limit(delegated, server, work):
     step(delegated)
     child = child_of(delegated)
     server.will_say("49 euros.")
