@@ -22,7 +22,7 @@ from checkpoints.grants import grant_for
 
 
 def wake(run_id: UUID) -> bool:
-    """Make a waiting run ready once no request of it is pending, and ring after commit.
+    """Make a waiting run ready once no request and no child of it is open; ring after commit.
 
     While a decision can still be taken back it is ready, but not due: nothing rings, and
     no claim takes it, until the last of its grace windows is over. The reaper rings then.
@@ -70,6 +70,11 @@ WHERE run.id = %(run)s
   AND NOT EXISTS (
       SELECT FROM {Approval._meta.db_table}
       WHERE run_id = %(run)s AND status = 'pending'
+  )
+  AND NOT EXISTS (
+      SELECT FROM {Run._meta.db_table} child
+      WHERE child.parent_id = %(run)s
+        AND child.status IN ('ready', 'running', 'waiting')
   )
 RETURNING run.id::text, run.wake_at::text
 """)  # noqa: S608  # our own names; values are parameters

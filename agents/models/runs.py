@@ -92,6 +92,26 @@ class Run(models.Model):
         help_text="The model's step whose request it sends once more. It does nothing "
         "else: no call of the answer is begun.",
     )
+    parent = models.ForeignKey(
+        "self",
+        models.PROTECT,
+        null=True,
+        related_name="children",
+        db_constraint=False,
+        db_index=False,
+        editable=False,
+        help_text="The run that had this one started, and waits for it.",
+    )
+    parent_call = models.ForeignKey(
+        "agents.ToolCall",
+        models.PROTECT,
+        null=True,
+        related_name="children",
+        db_constraint=False,
+        db_index=False,
+        editable=False,
+        help_text="Its call, of which this run's answer is the result.",
+    )
     status = models.CharField(max_length=10, choices=Status, default=Status.READY)
     queue = models.CharField(
         max_length=60, default=QUEUE, help_text="Whose workers take it."
@@ -202,6 +222,11 @@ class Run(models.Model):
                 fields=["asks", "-created_at"],
                 name="run_asking",
                 condition=Q(asks__isnull=False),
+            ),
+            models.Index(
+                fields=["parent", "parent_call"],
+                name="run_child",
+                condition=Q(parent__isnull=False),
             ),
             models.Index(
                 fields=["workspace", "failed_step", "-finished_at"],

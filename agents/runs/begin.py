@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from uuid import UUID
+from typing import Any
+from uuid import UUID, uuid4
 
 from agents.errors import UnknownAgent
 from agents.models import AgentVersion, Run, ToolCall
 from agents.pure.queues import Priority
-from agents.tools import registry
+from agents.tools import Agent, registry
 from agents.tools.versions import agent_version
 from agents.wake import ring
 from checkpoints.access import Actor, Reason, ThreadScopedQuerySet
@@ -17,6 +18,7 @@ from checkpoints.errors import FutureSchema, NotPermitted, Pruned, Shredded
 from checkpoints.grants import grant_for
 from checkpoints.log import content
 from checkpoints.models import Branch, Checkpoint, Grant, Thread, ThreadInput, Workspace
+from checkpoints.pure.codec import State
 
 AS_IT_CAME = (
     "A bundle brought this branch, and it stays as it came: no run goes on here. Fork it:"
@@ -112,6 +114,54 @@ def follow_on(run: Run, said: ThreadInput) -> Run:
     return _ready(branch, version, grant, said.author_id, priority=run.priority)
 
 
+def first_state(spec: Agent, text: str, params: dict[str, Any]) -> State:
+    """What a thread begins with, that says this to the agent."""
+    return {
+        "_schema": spec.schema_version,
+        "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
+        "params": {**spec.params(), **params},
+        "goal": text,
+        "plan": [],
+        "facts": {},
+        "decisions": [],
+        "todos": [],
+        "vars": {},
+    }
+
+
+def begin_child(
+    branch: Branch,
+    version: AgentVersion,
+    *,
+    parent: Run,
+    call: ToolCall,
+    max_cost: Decimal | None,
+) -> Run:
+    """The run that a call of another run has started, in the open transaction.
+
+    It acts for whom that one acts for. That its agent is switched on was asked before: to
+    refuse here would be to refuse the parent's step.
+    """
+    grant = Grant.objects.create(
+        workspace_id=branch.workspace_id,
+        thread_id=branch.thread_id,
+        user_id=parent.grant.user_id,
+        token_id=parent.grant.token_id,
+        session=parent.grant.session,
+    )
+    return _ready(
+        branch,
+        version,
+        grant,
+        parent.started_by_id,
+        priority=parent.priority,
+        request_key=call.pk,
+        max_cost=max_cost,
+        parent=parent,
+        parent_call=call,
+    )
+
+
 def _ready(
     branch: Branch,
     version: AgentVersion,
@@ -125,6 +175,8 @@ def _ready(
     resume: str = "",
     max_cost: Decimal | None = None,
     asks_id: UUID | None = None,
+    parent_call: ToolCall | None = None,
+    parent: Run | None = None,
 ) -> Run:
     agent = registry.agent(version.agent.name)
     if priority is None:
@@ -146,6 +198,8 @@ def _ready(
         resume=resume,
         max_cost=max_cost,
         asks_id=asks_id,
+        parent=parent,
+        parent_call=parent_call,
         rings=1,
         rung_at=ClockTimestamp(),
     )

@@ -41,6 +41,7 @@ from agents.runs.guarded import Guarded
 from agents.runs.ledger import Ledger
 from agents.runs.patience import Patience
 from agents.runs.reuse import Reuse
+from agents.runs.sub_agents import SubAgents
 from agents.tools import Tool
 from checkpoints.blobs import Contents
 from checkpoints.failpoints import failpoint
@@ -95,6 +96,8 @@ class Effects:
         self._found: dict[UUID, ToolOutcome | None] = {}
         self._in_doubt: dict[UUID, str] = {}
         self._guarded = Guarded(claim, opener, heart)
+        self._sub_agents = SubAgents(claim)
+        self._to_start: set[UUID] = set()  # calls whose sub-agent may begin
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -113,6 +116,23 @@ class Effects:
 
     def consider(self, call: Call) -> RunIt | Ask | Refuse:
         """Raises GivenUp."""
+        row, tool = self._ledger[call.key], self._tools.get(call.name)
+        if tool is None or not tool.delegates or row.status not in SubAgents.OPEN:
+            return self._judged(call)
+        title = self._ledger.title_of(call)
+        if (child := self._sub_agents.child(row)) is not None:
+            return Ask(title, asked=True) if child.is_live else RunIt()
+        verdict = self._judged(call)
+        if not isinstance(verdict, RunIt) or row.pk in self._stopped:
+            return verdict
+        if self._reuse.in_fork(tool) and row.status == Status.PROPOSED:
+            return verdict  # recorded or simulated: people are asked about any other
+        if (why := self._sub_agents.refusal(tool)) is not None:
+            return Refuse(why, title, "sub_agent_refused", tool.name)
+        self._to_start.add(row.pk)
+        return Ask(title)
+
+    def _judged(self, call: Call) -> RunIt | Ask | Refuse:
         verdict = self._considered(call)
         row = self._ledger[call.key]
         if row.status == Status.EXECUTING:
@@ -168,6 +188,8 @@ class Effects:
             )
         if (kept := self._ledger.kept(row, self._opener, title=title)) is not None:
             return kept
+        if tool.delegates and (child := self._sub_agents.child(row)) is not None:
+            return self._sub_agents.outcome(child, tool, title)
         if (found := self._found.pop(row.pk, None)) is not None:
             return found
         if row.status == Status.PROPOSED and self._reuse.in_fork(tool):
@@ -225,9 +247,19 @@ class Effects:
             self._ledger.keep(key, outcome)
 
     def ask(self, calls: Iterable[Call]) -> None:
-        """Write the requests for these calls, in the transaction that is open."""
+        """Write the requests for these calls, or start the runs of the agents that they
+        are put to, in the transaction that is open."""
+        calls = list(calls)
+        starting = [call for call in calls if call.key in self._to_start]
+        for call in starting:
+            row, tool = self._ledger[call.key], self._tools[call.name]
+            effective = self._effective.get(row.pk)
+            arguments = effective.arguments if effective else tool.fit(call).arguments
+            self._sub_agents.start(row, tool, arguments, among=len(starting))
         requests = []
         for call in calls:
+            if call in starting:
+                continue
             row, tool = self._ledger[call.key], self._tools[call.name]
             arguments = self._opener.open(row, "arguments")
             if row.pk in self._in_doubt or (once(tool) and self._was_in_doubt(row)):
@@ -244,7 +276,8 @@ class Effects:
                 demand = replace(demand, rule=f"{demand.rule}; {MAY_HAVE_HAPPENED}")
             look = self._guarded.take(row)
             requests.append(Request(row, tool, arguments, demand, look=look))
-        ask(self._claim.run, requests)
+        if requests:
+            ask(self._claim.run, requests)
 
     def _new(
         self, row: ToolCall, tool: Tool, call: Call, title: str

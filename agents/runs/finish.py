@@ -21,6 +21,7 @@ from agents.runs.begin import lock, supersede_calls
 from agents.runs.claim import Claim, let_go
 from agents.runs.stop import answer_rest
 from agents.tools.secrets import captured
+from agents.wake import wake
 from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
@@ -209,6 +210,8 @@ def _end(claim: Claim, status: Run.Status, **values: Any) -> None:
     """`running → status`. Whoever holds the branch holds the run."""
     if not _running(claim).update(status=status, worker="", attempts=0, **values):
         raise Fenced("The run is not running any more.")
+    if claim.run.parent_id is not None:
+        wake(claim.run.parent_id)  # locks go from a child to its parent
 
 
 def _running(claim: Claim) -> RunQuerySet:

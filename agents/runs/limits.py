@@ -20,6 +20,7 @@ from agents.pure.step import Failure
 from agents.runs.at_exit import AtExit
 from agents.runs.claim import Claim
 from agents.runs.progress import Progress
+from agents.runs.used import Used, used_below
 from agents.tools.declared import REASON
 from agents.tools.limits import Limits
 from checkpoints.pure.codec import State
@@ -32,7 +33,7 @@ def reached(held: Claim, progress: Progress) -> Failure | None:
     limits = held.agent.limits
     own = _own(limits, held)
     return (
-        _budget(own, progress)
+        _budget(own, progress.steps, _used(held, progress))
         or _asked_again(held, own)
         or _rejected(held, progress, limits)
         or _repeated(held, progress, limits)
@@ -47,10 +48,16 @@ def _own(limits: Limits, held: Claim) -> Limits:
     return replace(limits, max_cost=own.normalize())
 
 
-def _budget(limits: Limits, progress: Progress) -> Failure | None:
-    used = progress.used
+def _used(held: Claim, progress: Progress) -> Used:
+    """By the run, and by those that it had started."""
+    if not any(tool.delegates for tool in held.agent.tools):
+        return progress.used
+    return progress.used.with_children(*used_below(held.run.pk))
+
+
+def _budget(limits: Limits, steps: int, used: Used) -> Failure | None:
     most_steps = min(limits.max_steps or settings.MAX_STEPS, settings.MAX_STEPS)
-    if progress.steps >= most_steps:
+    if steps >= most_steps:
         return Failure(
             "too_many_steps", f"The run reached its limit of {most_steps} steps. {ANEW}"
         )

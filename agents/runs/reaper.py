@@ -22,7 +22,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from agents.approvals import escalate, expire
 from agents.approvals.guards import chase
 from agents.models import Approval, Run, ToolCall
-from agents.runs.stop import stop_or_make_ready
+from agents.runs.stop import cancel_abandoned, stop_or_make_ready
 from agents.tools import registry
 from agents.wake import ring, wake
 from checkpoints.access import Reason, unscoped
@@ -65,6 +65,7 @@ class Swept:
     """How many rows a sweep put right."""
 
     lapsed: int = 0
+    abandoned: int = 0  # whose parents are over
     woken: int = 0
     rung: int = 0
     expired: int = 0  # deadlines that were acted upon
@@ -143,7 +144,16 @@ def _wake_idle() -> int:
     idle = owned.filter(status=Run.Status.WAITING).exclude(
         Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
     )
+    children = Run.objects.filter(parent=OuterRef("pk"), status__in=Run.LIVE)
+    idle = idle.exclude(Exists(children))
     return _each(idle.values_list("pk", flat=True)[:BATCH], wake)
+
+
+def _end_abandoned() -> int:
+    children = Run.objects.filter(
+        parent__isnull=False, status__in=Run.LIVE, cancel_requested=False
+    ).exclude(parent__status__in=Run.LIVE)
+    return _each(children.values_list("pk", flat=True)[:BATCH], cancel_abandoned)
 
 
 def _free(held: Q, *, dead: str = "") -> bool:
@@ -215,6 +225,7 @@ def _left(error: Exception, what: str, **ids: object) -> None:
 # to do for requests and the audit log, a lapsed lease does not wait for it.
 LEASES: Mapping[str, Callable[[], int]] = {
     "lapsed": _end_lapsed,
+    "abandoned": _end_abandoned,
     "woken": _wake_idle,
     "rung": _ring_again,
 }

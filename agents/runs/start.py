@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
@@ -29,6 +29,7 @@ from agents.pure.said import Said, flags, said, text_of
 from agents.runs.begin import (
     abandon_calls,
     begin,
+    first_state,
     live_run,
     lock,
     require_operator,
@@ -59,7 +60,7 @@ from checkpoints.models import (
     ThreadInput,
     Workspace,
 )
-from checkpoints.pure.codec import State, clean
+from checkpoints.pure.codec import clean
 from checkpoints.pure.ops import fold
 
 CHOSEN_LATE = (
@@ -109,17 +110,7 @@ def start_run(
         raise InvalidEdit(wrong)
     workspace = Workspace.objects.get(pk=by.workspace_id)
     version = agent_version(workspace, spec)
-    state: State = {
-        "_schema": spec.schema_version,
-        "messages": [{"id": str(uuid4()), "role": "user", "content": text}],
-        "params": {**spec.params(), **params},
-        "goal": text,
-        "plan": [],
-        "facts": {},
-        "decisions": [],
-        "todos": [],
-        "vars": {},
-    }
+    state = first_state(spec, text, params)
     try:
         with transaction.atomic():
             branch = threads.create_thread(

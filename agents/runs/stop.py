@@ -21,7 +21,7 @@ from agents.runs.begin import (
     supersede_calls,
 )
 from agents.tools import registry
-from agents.wake import make_ready
+from agents.wake import make_ready, wake
 from checkpoints import audit
 from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
@@ -41,6 +41,37 @@ def stop(run: Run, error_class: str) -> None:
             status=Approval.Status.CANCELLED, decided_at=ClockTimestamp()
         )
     supersede_calls(run.pk)
+    if run.parent_id is not None:
+        wake(run.parent_id)
+
+
+def cancel_abandoned(run_id: UUID) -> bool:
+    """Cancel a run whose parent is over: nobody waits for what it finds any more.
+
+    By the reaper, not with the parent: locks are taken from a child to its parent.
+    """
+    with unscoped(Reason.WORKER), transaction.atomic():
+        found = Run.objects.filter(pk=run_id).values_list("branch", flat=True).first()
+        if found is None:
+            return False
+        lock(found)
+        held = Run.objects.select_for_update(no_key=True).get(pk=run_id)
+        if not held.is_live or held.cancel_requested:
+            return False
+        if held.status == Run.Status.RUNNING:
+            Run.objects.filter(pk=run_id).update(
+                cancel_requested=True, interrupted=False
+            )
+        else:
+            stop(held, "cancelled")
+        audit.record(
+            None,
+            "cancel",
+            obj=held,
+            workspace_id=held.workspace_id,
+            via="worker",
+        )
+    return True
 
 
 def cancel(run: Run, *, by: Actor) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Self
+from uuid import UUID
 
 from agents.models import Run
 from agents.pure.step import Step
+from checkpoints.access import Reason
 
 MOST = Decimal("999999.999999")  # US dollars; what the column holds
 
@@ -37,6 +39,30 @@ class Used:
             unpriced=self.unpriced + (_is_reply(step) and meta.cost is None),
             worked=self.worked + worked,
         )
+
+    def with_children(self, tokens: int, cost: Decimal | None) -> Used:
+        """And what runs below it have used. What they could not price is their failure."""
+        if cost is not None:
+            cost = min((self.cost or Decimal(0)) + cost, MOST)
+        return replace(self, tokens=self.tokens + tokens, cost=cost or self.cost)
+
+
+def used_below(run_id: UUID) -> tuple[int, Decimal | None]:
+    """Tokens and US dollars of the runs that a run had started, and those had, and so on.
+
+    A query for each level, of which there are few (`SubAgents.MOST_DEEP`).
+    """
+    tokens, costs, level = 0, [], [run_id]
+    while level:
+        below = list(
+            Run.objects.unscoped(Reason.WORKER)
+            .filter(parent__in=level)
+            .values_list("pk", "tokens", "cost")
+        )
+        level = [pk for pk, _, _ in below]
+        tokens += sum(each for _, each, _ in below)
+        costs += [cost for _, _, cost in below if cost is not None]
+    return tokens, sum(costs, Decimal(0)) if costs else None
 
 
 def _is_reply(step: Step) -> bool:

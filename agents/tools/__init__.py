@@ -13,6 +13,7 @@ from __future__ import annotations
 from agents.errors import ToolError
 from agents.pure.context import Window
 from agents.tools.agent import Agent
+from agents.tools.agent_tool import agent_tool
 from agents.tools.board import BOARD
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import ask, tool
@@ -47,6 +48,7 @@ __all__ = [
     "ToolError",
     "Unchanged",
     "Window",
+    "agent_tool",
     "ask",
     "never",
     "read_result",

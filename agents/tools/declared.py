@@ -115,6 +115,8 @@ class Tool:
     response: Answers | None = field(default=None, repr=False)
     # What it changes is its branch's own, as a board is: a fork makes the call for itself.
     of_branch: bool = False
+    # The agent that does it, in a run of its own; the function itself never runs.
+    delegates: str = ""
 
     @property
     def has_effects(self) -> bool:
@@ -245,6 +247,7 @@ class Tool:
         return {
             **({"timeout": timeout.total_seconds()} if timeout else {}),
             **self._shown_to_people(),
+            **({"delegates": self.delegates} if self.delegates else {}),
             "name": self.name,
             "version": self.version,
             "description": self.description,

@@ -27,8 +27,28 @@ class Registry:
                 f" has {', '.join(settings.QUEUES)}. Without it no worker could take its"
                 " runs."
             )
+        if (path := self._circle(agent)) is not None:
+            raise BadDeclaration(
+                f"Agent {agent.name!r}: it would wait for itself: {' → '.join(path)}."
+            )
         self._agents[agent.name] = agent
         return agent
+
+    def _circle(self, agent: Agent) -> list[str] | None:
+        """How the agent comes to be its own sub-agent, by those that are known so far."""
+        known = {**self._agents, agent.name: agent}
+        met: set[str] = set()
+        open_ = [[agent.name]]
+        while open_:
+            path = open_.pop()
+            there = known.get(path[-1])
+            for to in (tool.delegates for tool in there.tools) if there else ():
+                if to == agent.name:
+                    return [*path, to]
+                if to and to not in met:
+                    met.add(to)
+                    open_.append([*path, to])
+        return None
 
     def agent(self, name: str) -> Agent:
         """Raises UnknownAgent."""

@@ -23,6 +23,7 @@ from agents.pages.thread.map import branch_map
 from agents.pages.thread.matches import filter_form, find, list_of
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
+from agents.pages.thread.relatives import relatives
 from agents.pages.thread.rights import actions, composer, waiting
 from agents.pages.thread.settled import Settled, settled
 from agents.pages.thread.status import (
@@ -166,6 +167,7 @@ def page_context(
         "paused": why_paused(subject),
         "limit": cost_limit(subject.run) if subject.run else None,
         "agent_gone": agent_gone(subject),
+        "relatives": relatives(subject),
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,

@@ -17,6 +17,12 @@ _MODEL = {
     "The facts stand for them, and the next summary takes them in by itself.",
 }
 _TOOL = {
+    "sub_agent_failed": "The agent that was asked failed; its own thread says why. The "
+    "agent here was told; fork before this step to ask anew.",
+    "sub_agent_cancelled": "The run of the agent that was asked was cancelled. The agent "
+    "here was told; fork before this step to ask anew.",
+    "sub_agent_refused": "The agent that was asked could not be started. The agent here "
+    "was told why; fork before this step to ask anew.",
     "tool_failed": "The tool could not do it. The agent was told why; fork before this "
     "step to go another way.",
     "tool_raised": "The tool broke with an error of its own. The agent was told; fork "

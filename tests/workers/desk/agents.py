@@ -37,6 +37,7 @@ from agents.tools import (
     ToolError,
     Unchanged,
     Window,
+    agent_tool,
     never,
     read_result,
     register,
@@ -496,6 +497,25 @@ boarder = register(
         model="scripted",
         system="You share what you find.",
         tools=BOARD,
+    )
+)
+
+researcher = register(
+    Agent(
+        "test-researcher",
+        model="scripted",
+        system="You find things out.",
+        tools=[look, wire],
+    )
+)
+
+planner = register(
+    Agent(
+        "test-planner",
+        model="scripted",
+        system="You plan, and have others find things out.",
+        tools=[agent_tool(researcher.name, name="research"), look],
+        limits=Limits(max_tokens=100_000),
     )
 )
 
