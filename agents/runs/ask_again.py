@@ -74,6 +74,8 @@ def ask_again(
 
 def _agent(step: Checkpoint) -> str:
     """The name of the agent that took the step; "" where the step says none."""
+    if step.agent_version is None:
+        return ""
     versions = AgentVersion.objects.unscoped(Reason.WORKER).filter(
         pk=step.agent_version, workspace_id=step.workspace_id
     )

@@ -17,6 +17,7 @@ from agents.errors import NotAskable
 from agents.models import Price, Run, ToolCall
 from agents.runs import start
 from agents.runs.ask_again import ask_again
+from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
 from checkpoints.models import Branch, Checkpoint, Workspace
 from tests.conftest import as_owner
@@ -243,6 +244,28 @@ def test_answers_stop_at_what_they_may_cost_together(asked, alice, server, work)
         run.refresh_from_db()
     assert [run.error_class for run in runs] == ["", *["too_expensive"] * 2]
     assert len(server.requests) == 1
+
+
+def test_answers_stop_where_nobody_knows_what_they_cost(asked, alice, server, work):
+    prices.forget()
+    server.reset()
+    server.always("Which one?")
+    runs = again(asked, alice, 3, max_cost=Decimal(1))
+    work()
+    for run in runs:
+        run.refresh_from_db()
+    assert [run.error_class for run in runs] == ["", *["price_unknown"] * 2]
+    assert len(server.requests) == 1
+
+
+def test_the_agent_that_took_the_step_is_asked_whoever_works_there_now(
+    asked, alice, server, work
+):
+    start.fork_run(
+        asked, edits=ForkEdits(), name="another", by=alice, agent="test-rememberer"
+    )
+    runs = again(asked, alice)
+    assert {run.agent_version.agent.name for run in runs} == {desk.name}
 
 
 def test_nothing_is_asked_while_the_workspace_is_halted(asked, alice, server, work):
