@@ -407,15 +407,18 @@ class AlreadyStarted(AgentsError):
 
 
 class NotAskable(AgentsError):
-    """Only what a run here asked a model can be asked again."""
+    """Only what a run here asked a model can be asked again, and is known whole."""
 
     code = "not_askable"
     status = 409
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, *, folded: bool = False) -> None:
         super().__init__(
-            f"Step {step} is no answer that a model gave a run here, so there is no request"
-            " to send again. Choose a step of kind model."
+            f"Step {step} keeps several that its agent took as one, so the request of the"
+            " last is not known. Fork from the step before it."
+            if folded
+            else f"Step {step} is no answer that a model gave a run here, so there is no"
+            " request to send again. Choose a step of kind model."
         )
 
 

@@ -9,6 +9,7 @@ no call of an answer is begun.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid5
@@ -20,6 +21,7 @@ from agents.runs.edits import ForkEdits
 from agents.runs.source import open_source
 from agents.runs.start import fork_run
 from checkpoints.access import Actor, Reason
+from checkpoints.log import hydrate
 from checkpoints.models import Branch, Checkpoint
 
 LEAST, MOST = 2, 10  # answers that are asked for at once
@@ -56,6 +58,11 @@ def ask_again(
     # The agent that took the step, whoever works on the thread by now.
     asked = _agent(step)
     source = open_source(before, by=by)
+    [record] = hydrate.records(
+        source.seen, step.branch, first=step.step, last=step.step
+    )
+    if is_folded(record.context):
+        raise NotAskable(step.step, folded=True)
     return [
         fork_run(
             before,
@@ -72,8 +79,15 @@ def ask_again(
     ]
 
 
+def is_folded(context: Mapping[str, Any] | None) -> bool:
+    """Whether a step, by its context, keeps others that were taken before it (`at_exit`)."""
+    return bool((context or {}).get("folded"))
+
+
 def _agent(step: Checkpoint) -> str:
     """The name of the agent that took the step; "" where the step says none."""
+    if step.agent_version is None:
+        return ""
     versions = AgentVersion.objects.unscoped(Reason.WORKER).filter(
         pk=step.agent_version, workspace_id=step.workspace_id
     )

@@ -72,8 +72,18 @@ def begin(
         external_id=external_id,
         resume=resume,
         max_cost=retry_of.max_cost if retry_of and max_cost is None else max_cost,
-        asks_id=asks.pk if asks else retry_of.asks_id if retry_of else None,
+        asks_id=asks.pk if asks else _still_asks(retry_of, branch),
     )
+
+
+def _still_asks(run: Run | None, branch: Branch) -> UUID | None:
+    """The step that the run asked again, unless somebody has gone on on its branch since:
+    a retry goes on there then."""
+    if run is None or run.asks_id is None:
+        return None
+    kinds = (Checkpoint.Kind.INPUT, Checkpoint.Kind.MODEL, Checkpoint.Kind.TOOL)
+    own = Checkpoint.objects.unscoped(Reason.WORKER).filter(branch=branch)
+    return None if own.filter(kind__in=kinds).exists() else run.asks_id
 
 
 def _require_content(branch: Branch) -> None:

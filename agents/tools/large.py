@@ -8,11 +8,13 @@ words (`agents/pure/context/transcript.py`). The whole is a blob of the thread.
 
 from __future__ import annotations
 
+from django.conf import settings
+
 from agents.errors import ToolError
 from agents.tools.context import ToolContext
 from agents.tools.declare import tool
 
-MOST = 12_000  # characters of one part: in bytes, less than what is kept apart again
+MOST = 12_000  # characters of one part
 _BEFORE = 200  # characters before the words that were looked for
 
 
@@ -23,7 +25,7 @@ def read_result(
     """Read a part of a result that is kept apart from this conversation.
 
     `result` is the id that its line gives. Characters are counted from 0; at most 12,000
-    come at once. `find` gives the part around the next place, from `start` on, where
+    come at once, and fewer where they would be kept apart again. `find` gives the part around the next place, from `start` on, where
     these words stand.
     """
     text = ctx.large(result)
@@ -44,7 +46,8 @@ def read_result(
         raise ToolError(
             f"The result has {len(text):,} characters; {start:,} is past its end."
         )
-    part = text[start : start + most]
+    room = max(500, settings.BLOB_BYTES - 1_000)  # bytes; some is put around it
+    part = text[start : start + most].encode()[:room].decode(errors="ignore")
     end = start + len(part)
     more = f"; go on with start={end}" if end < len(text) else ", its end"
     return f"[Characters {start:,} to {end:,} of {len(text):,}{more}.]\n{part}"

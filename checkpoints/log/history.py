@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain as chained
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import overload
 from uuid import UUID
 
 from checkpoints.errors import StepNotFound
 from checkpoints.log import verified
 from checkpoints.log.record import StepRecord, step_record
+from checkpoints.log.remembered import Remembered
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op, fold
 
 KEPT = 8  # states: a page asks for two or three, each in several places
 
 _OPS = itemgetter("ops")  # of a step's text
+_STEP = attrgetter("step")
 
 
 class History:
@@ -78,7 +81,9 @@ class History:
         known = max((one for one in self._folded if one < step), default=-1)
         begun = self._folded.get(known, {})
         made = self.operations(step + 1, since=known + 1)
-        state = fold(begun, chained.from_iterable(ops for _, ops in made))
+        self._keep(step, fold(begun, chained.from_iterable(ops for _, ops in made)))
+
+    def _keep(self, step: int, state: State) -> None:
         if len(self._folded) == KEPT:
             del self._folded[next(iter(self._folded))]
         self._folded[step] = state
@@ -97,9 +102,11 @@ class Around(History):
         contents: verified.Contents,
         near: range,
         whole: Callable[[], Sequence[StepRecord]],
+        memory: Remembered,
     ) -> None:
         self._contents = contents
         self._near = near
+        self._memory = memory
         super().__init__(_Records(contents, near, whole))
 
     @property
@@ -119,6 +126,20 @@ class Around(History):
         self._require(step)
         label: str = self._contents.texts[step]["label"]
         return label
+
+    def _fold(self, step: int) -> None:
+        """From the end of a segment, where this process folded so far a moment ago."""
+        ends = self._contents.ends
+        ends = ends[: bisect_right(ends, step, key=_STEP)]
+        if ends and not any(ends[-1].step <= known < step for known in self._folded):
+            found = self._memory.folded(reversed(ends))
+            if found is not None:
+                self._keep(found[0].step, found[1])
+            if found is None or found[0] != ends[-1]:
+                super()._fold(ends[-1].step)
+                self._memory.keep_folded(ends[-1], self._folded[ends[-1].step])
+        if step not in self._folded:
+            super()._fold(step)
 
 
 class _Records(Sequence[StepRecord]):

@@ -115,7 +115,12 @@ def around(
     )
     head = len(found.texts) - 1
     near = range(max(0, first), min(head, head if last is None else last) + 1)
-    return Around(found, near, lambda: read(pass_, branch, to_step=head).records)
+    return Around(
+        found,
+        near,
+        lambda: read(pass_, branch, to_step=head).records,
+        remembered.segments,
+    )
 
 
 def records(pass_: Pass, branch: Branch, *, first: int, last: int) -> list[StepRecord]:

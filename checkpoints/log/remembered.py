@@ -4,7 +4,8 @@ A page of a long thread folds all of its operations, whichever step it shows. Wh
 opens to depends on its bytes, its key and its place, and on nothing else: where all three
 are those of a moment ago, so is what was found. That is all that is left out. Each time a
 pass is asked for and recorded, the statement reads the records and whether their keys
-live, and what was found has to go on from the step before it.
+live, and what was found has to go on from the step before it. The state after a segment is a
+function of what its last MAC covers: a few are kept with their segments, under that MAC.
 
 Plain text lies in this process's memory for it: for OPENED_SECONDS, not longer than the
 keys that open it (keys/cache.py), and then it goes though nobody asks. With 0, none does.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -23,8 +24,10 @@ from uuid import UUID
 from django.conf import settings
 
 from checkpoints.log.line import SealedSegment
+from checkpoints.pure.codec import State
 from checkpoints.pure.segment import Packed
 
+STATES = 8  # that were folded; each has little of its own
 MOST = 64 * 1024 * 1024  # bytes, as `weight` counts them
 OBJECT = 64  # bytes of a number, a text or a list, beside what it says
 
@@ -43,6 +46,15 @@ class Place:
 
     workspace: UUID
     thread: UUID
+
+
+@dataclass(frozen=True)
+class End:
+    """The last step of a remembered segment that a line has whole."""
+
+    step: int
+    segment: UUID
+    mac: bytes = field(repr=False)  # of the step: it covers all before it
 
 
 @dataclass(frozen=True)
@@ -88,13 +100,13 @@ class Remembered:
         """With nothing, as in a child, which has none of its parent's threads either."""
         self._lock = threading.Lock()
         self._kept: dict[UUID, _Kept] = {}  # in the order in which they came
+        self._states: dict[UUID, tuple[bytes, State]] = {}  # by segment
         self._size = 0
         self._is_swept = False
 
     def forget(self) -> None:
         with self._lock:
-            self._kept.clear()
-            self._size = 0
+            self._clear()
 
     def get(self, sealed: SealedSegment, secret: bytes, place: Place) -> Found | None:
         """What these very bytes opened to, with this key, at this place."""
@@ -109,6 +121,25 @@ class Remembered:
         ):
             return None
         return kept.found
+
+    def folded(self, ends: Iterable[End]) -> tuple[End, State] | None:
+        """The first of these ends whose state is kept; not to be changed."""
+        with self._lock:
+            for end in ends:
+                mac, state = self._states.get(end.segment, (b"", {}))
+                if mac == end.mac and self._kept[end.segment].until > self._clock():
+                    return end, state
+        return None
+
+    def keep_folded(self, end: End, state: State) -> None:
+        """For as long as its segment, and until STATES others came."""
+        with self._lock:
+            if end.segment not in self._kept:
+                return
+            self._states.pop(end.segment, None)
+            self._states[end.segment] = end.mac, state
+            if len(self._states) > STATES:
+                del self._states[next(iter(self._states))]
 
     def put(
         self,
@@ -134,6 +165,12 @@ class Remembered:
     def _drop(self, segment: UUID) -> None:
         if (kept := self._kept.pop(segment, None)) is not None:
             self._size -= kept.size
+            self._states.pop(segment, None)
+
+    def _clear(self) -> None:
+        self._kept.clear()
+        self._states.clear()
+        self._size = 0
 
     def _sweep_after(self, seconds: float) -> None:
         timer = threading.Timer(max(seconds, 0.0), self._sweep)
@@ -141,8 +178,7 @@ class Remembered:
         try:
             timer.start()
         except RuntimeError:  # the system has no thread to give: then nothing is kept
-            self._kept.clear()
-            self._size = 0
+            self._clear()
         else:
             self._is_swept = True
 

@@ -22,7 +22,7 @@ from checkpoints.ids import short
 from checkpoints.keys import hierarchy
 from checkpoints.log.line import Line, Part, SealedSegment, SealedStep
 from checkpoints.log.record import StepRow
-from checkpoints.log.remembered import Found, Place, Remembered, weight
+from checkpoints.log.remembered import End, Found, Place, Remembered, weight
 from checkpoints.log.step import delta_context, link, segment_context
 from checkpoints.pure import chain, codec, envelope, segment
 from checkpoints.pure.envelope import NIL
@@ -38,6 +38,7 @@ class Contents:
     texts: list[Text] = field(repr=False)
     rows: dict[int, StepRow]  # those that were fetched, by step
     packed: list[tuple[Packed, int]]  # each up to where the line leaves it
+    ends: list[End]  # of remembered segments, in step order
 
     def checkpoints(self) -> Iterator[tuple[UUID, UUID]]:
         """(branch, checkpoint) of every step, in no order."""
@@ -111,6 +112,7 @@ class _Walk:
         self.mac: bytes | None = chain.START
         self.texts: list[Text] = []
         self.packed: list[tuple[Packed, int]] = []
+        self.ends: list[End] = []
 
     def go(self) -> Contents:
         found: list[tuple[int, SealedSegment | SealedStep]] = [
@@ -134,7 +136,7 @@ class _Walk:
             raise self._gap(self.line.last + 1)
         if self.line.last == self.line.parts[-1].head_step:
             self._require_head()
-        return Contents(self.texts, self.rows, self.packed)
+        return Contents(self.texts, self.rows, self.packed, self.ends)
 
     def _move_to_part(self, step: int) -> None:
         """Onto the branch that holds this step."""
@@ -179,6 +181,8 @@ class _Walk:
             self.texts += (
                 texts if last == packed.last else texts[: last + 1 - packed.first]
             )
+            if last == packed.last:
+                self.ends.append(End(last, sealed.id, packed.after))
         self.packed.append((packed, last))
         self.id = packed.id_at(last)
 

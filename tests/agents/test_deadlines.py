@@ -13,9 +13,10 @@ from agents.approvals.ask import Request, ask
 from agents.approvals.decide import approve
 from agents.approvals.verify import verify
 from agents.errors import AlreadyDecided, ApprovalInvalid, NotEligible
-from agents.models import Approval, Decision
+from agents.models import Approval, Channel, Decision, Delivery
 from agents.pure.terms import Demand, Step, Terms
 from agents.runs import reaper
+from checkpoints import gate
 from checkpoints.access import Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import AuditEvent, Branch, Group, Membership
@@ -262,6 +263,31 @@ def test_who_may_decide_nothing_is_left_with_nothing(asked, alice, omar):
     assert (now(approval).level, now(approval).assigned_to_id) == (1, None)
     with pytest.raises(NotEligible):
         approve(now(approval), seen=approval.as_shown(), by=omar)
+
+
+def test_a_step_of_one_who_may_not_decide_leaves_it_whose_it_was_and_tells_nobody(
+    asked, alice, bob, omar
+):
+    approval = asked(deadline=None, escalation=(Step(60, person=omar.user_id),))
+    channel = Channel(
+        workspace_id=approval.workspace_id,
+        kind=Channel.Kind.WEBHOOK,
+        name="ops",
+        events=["escalated"],
+    )
+    channel.address = gate.seal(channel, "address", "https://ops.example/")
+    channel.secret = gate.seal(channel, "secret", "s")
+    with as_owner():
+        channel.save()
+    assert care.assign(approval, alice, to=bob.user_id)
+    assert care.escalate(approval, alice)
+    assert (now(approval).level, now(approval).assigned_to_id) == (1, bob.user_id)
+    assert not Delivery.objects.exists()
+    assert escalated()["unable"] == [str(omar.user_id)]
+    assert not {"to", "before"} & set(escalated())
+    another = asked(deadline=None, escalation=(Step(60, person=bob.user_id),))
+    assert care.escalate(another, alice)
+    assert Delivery.objects.get().approval_id == another.pk
 
 
 def test_a_person_is_named_at_once_who_is_asked_and_not_left_out(

@@ -104,7 +104,7 @@ def _costs_now(what: str, price: Decimal, *, seen: Seen) -> Found:
 def _letter(what: str, price: Decimal) -> Preview:
     return Preview.email(
         to="fair@example.org",
-        subject=f"{what} <b>",
+        subject=COSTS.get("subject", f"{what} <b>"),
         body=f"We take it for {price}.{COSTS.get('postscript', '')}",
     )
 
@@ -124,7 +124,7 @@ def rent(what: str, price: Decimal) -> str:
 
 
 def _poster(text: str) -> Preview:
-    return Preview.diff("poster.txt", "", f"{text} <b>")
+    return Preview.diff(COSTS.get("poster", "poster.txt"), "", f"{text} <b>")
 
 
 @tool(effect="external", title="Announce {text}", preview=_poster)

@@ -35,6 +35,7 @@ RULE: dict[str, Any] = {
     "terms": {"approvers": 2, "exclude": ["starter"], "deadline": 21600},
 }
 HOSTILE = "passport\u202efdp.exe <b>x</b> https://em\u0456rates.example/" + "n " * 400
+NOTICE = "\n".join(f"{n}. What changes for visitors on day {n}" for n in range(1, 60))
 
 Ask = Callable[..., Approval]
 
@@ -82,6 +83,8 @@ def _waiting(
         "assigned": ask("assigned"),
         "snoozed": ask("snoozed"),
         "escalated": ask("escalated", escalation=(Step(60, priority=2),)),
+        "named": ask("named", escalation=(Step(60, person=bob.user_id),)),
+        "notice": ask("notice", ("announce", {"text": NOTICE})),
         "noted": ask("noted"),
         "late": ask("late", deadline=HOUR, then="hold"),
         "tool gone": ask("tool gone"),
@@ -94,6 +97,7 @@ def _waiting(
     care.assign(made["assigned"], ada, to=alice.user_id)
     care.snooze(made["snoozed"], ada, until=clock.now() + timedelta(hours=4))
     care.escalate(made["escalated"], ada)
+    care.escalate(made["named"], ada)
     care.note(made["noted"], bob, text="Ask Helen first. \u202eenecs")
     _was_due(made["late"])
     ToolCall.objects.filter(pk=made["tool gone"].call_id).update(tool="book_by_fax")
@@ -157,9 +161,11 @@ def surroundings(ada: UserPrincipal, asked: dict[str, Approval]) -> None:
     for name, scope in (("approved", "agent"), ("failed", "run")):
         seen = asked[name].as_shown()
         sticky.remember(asked[name], seen, ada, scope, expires_at=until)
-    stored.save(ada, None, [RULE], "The first", after_version=0)
+    named = {"after": 1800, "group": None, "priority": 3, "person": ada.user_id}
+    rule = {**RULE, "terms": {**RULE["terms"], "escalation": [named]}}
+    stored.save(ada, None, [rule], "The first", after_version=0)
     more = {**RULE, "id": "cheap", "name": "Cheap ones", "outcome": "auto_approve"}
-    stored.save(ada, None, [RULE, {**more, "terms": {}}], "", after_version=1)
+    stored.save(ada, None, [rule, {**more, "terms": {}}], "", after_version=1)
     draft = channels.Draft("webhook", "ops", "https://ops.example/", ["asked"])
     hook, _ = channels.make(draft, by=ada)
     mail = channels.Draft("email", "desk", "desk@acme.example", ["asked", "expired"])

@@ -16,7 +16,15 @@ from checkpoints.errors import DecryptionError, NotPermitted, Shredded
 from checkpoints.log import hydrate
 from checkpoints.log.line import SealedSegment
 from checkpoints.log.pack import pack_branch
-from checkpoints.log.remembered import Found, Place, Remembered, segments, weight
+from checkpoints.log.remembered import (
+    STATES,
+    End,
+    Found,
+    Place,
+    Remembered,
+    segments,
+    weight,
+)
 from checkpoints.log.threads import fork
 from checkpoints.models import Branch, DataKey, Segment
 from checkpoints.pure.ops import Op
@@ -60,6 +68,32 @@ class TestABranch:
         assert at(first, 3) is at(second, 3)
         assert len(segments) == 3
         assert first.states(0, 100, HEAD) == second.states(0, 100, HEAD)
+
+    def test_what_was_folded_a_moment_ago_is_gone_on_from(self, branch, look, alice):
+        pass_ = gate.admit(alice, purpose="test", threads=[branch.thread])
+        whole = hydrate.read(pass_, branch)
+        first = look(branch)
+        first.states(150, HEAD)
+        again = look(branch)
+        for end in (127, 191):
+            assert again.state_at(end) is first.state_at(end)
+        for steps in ((150, HEAD), (70,), (3, 63, 64, 65, 127, 128, 191, 192)):
+            assert again.states(*steps) == whole.states(*steps)
+            assert look(branch).states(*steps) == whole.states(*steps)
+        segments.forget()
+        assert look(branch).state_at(127) is not first.state_at(127)
+
+    def test_a_fork_goes_on_from_what_it_shares_alone(self, branch, look, alice):
+        look(branch).states(70, HEAD)
+        other = fork(step_of(branch, 99), name="what-if", by_id=alice.user_id)
+        grow(other, 60)
+        pack_branch(other.pk)
+        pass_ = gate.admit(alice, purpose="test", threads=[branch.thread])
+        whole = hydrate.read(pass_, other)
+        for _ in range(2):
+            assert look(other, first=158).states(99, 130, 159) == whole.states(
+                99, 130, 159
+            )
 
     def test_where_rows_are_read_it_is_opened_anew(self, branch, look):
         first, near = look(branch), look(branch, first=60)
@@ -235,6 +269,36 @@ class TestWhatIsKept:
         while len(kept) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert len(kept) == 0
+
+    def test_a_state_is_given_under_its_mac_and_goes_with_its_segment(
+        self, kept, now, place
+    ):
+        one, other = sealed(0), sealed(1)
+        end = End(63, one.id, b"mac")
+        kept.keep_folded(end, {"kept": False})  # its segment is not there
+        self.put(kept, one, place)
+        assert kept.folded([end]) is None
+        kept.keep_folded(end, {"of": "one"})
+        later = End(127, other.id, b"later")
+        assert kept.folded([later, end]) == (end, {"of": "one"})
+        assert kept.folded([replace(end, mac=b"another")]) is None
+        now[0] += 60
+        assert kept.folded([end]) is None
+        now[0] -= 60
+        self.put(kept, one, place)  # opened anew: folded anew
+        assert kept.folded([end]) is None
+        kept.keep_folded(end, {"of": "one"})
+        kept.forget()
+        assert kept.folded([end]) is None
+
+    def test_the_last_few_states_are_kept(self, kept, place):
+        ends = []
+        for n in range(STATES + 1):
+            one = sealed(n)
+            self.put(kept, one, place, size=1)
+            ends.append(End(one.last, one.id, b"mac"))
+            kept.keep_folded(ends[-1], {"n": n})
+        assert [end for end in ends if kept.folded([end])] == ends[1:]
 
     def test_many_small_values_weigh_more_than_one_long_text(self):
         one = sealed(0, record=b"1234")

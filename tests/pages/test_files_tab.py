@@ -270,6 +270,7 @@ def test_a_name_outside_ascii_is_quoted(browser, alice, kept):
         {"a": 1, "b": None, "c": {"x": 1}, "d": ["e"]},
         {"../up": "x", "/abs": "y", "a//b": "z", "": "empty", "new\nline": "n"},
         {"a": "x", "a/b": "y", "a/b/c": "z"},
+        {"/".join(["d"] * 5_000): "x", "d/d": "y"},
         {"x": {"file_data": "data:text/html;base64,PGI+"}, "y": {"file_data": "no"}},
         {
             "ref": {
@@ -287,6 +288,7 @@ def test_any_state_can_be_looked_at(browser, alice, make_thread, files):
     branch = append(branch, result("x", "ok", ops.set_("/goal", "Another")))
     place, client = f"/threads/{branch.thread_id}/", browser(alice)
     opened = list(files) if isinstance(files, dict) else ["a"]
+    opened = [name for name in opened if len(name) < 5_000]  # else no address
     for path in ("", *(pointer("files", name) for name in opened)):
         answer = client.get(place, {"tab": "files", "path": path})
         assert answer.status_code == 200

@@ -412,6 +412,42 @@ def test_a_long_preview_is_opened_before_what_it_shows_goes_ahead(
     assert not fresh(booth).is_pending
 
 
+def test_an_edit_that_spells_the_same_otherwise_is_an_approval_too(
+    signed_in, alice, make_thread, costs
+):
+    costs["postscript"] = f"\n{LONG}"
+    asked = {"what": "booth", "price": "1200.5"}
+    (booth,) = make_waiting(make_thread(owner=alice), alice, ("rent", asked))
+    client = signed_in(alice)
+    typed = {"json": '{"price": 1200.5, "what": "booth"}'}
+    refused = decide(client, booth, "edit", **typed)
+    assert refused.status_code == 422
+    assert "Open the preview first" in refused.content.decode()
+    assert fresh(booth).is_pending
+    read = tokens_in(client.get(f"/inbox/{booth.pk}/").content.decode())
+    assert decide(client, booth, "edit", **typed, read=read).status_code == 303
+    assert not fresh(booth).is_pending
+
+
+def test_a_preview_may_say_numbers_where_others_say_text(
+    signed_in, alice, make_thread, costs
+):
+    costs |= {"subject": 20_261_124, "poster": 70_707}
+    thread = make_thread(owner=alice)
+    (booth, poster) = make_waiting(
+        thread, alice, ("rent", BOOTH), ("announce", {"text": "Open"})
+    )
+    client = signed_in(alice)
+    for request, number in ((booth, "20261124"), (poster, "70707")):
+        page = client.get(f"/inbox/{request.pk}/").content.decode()
+        assert number in preview_on(page)
+        assert client.get(f"/inbox/?id={request.pk}").status_code == 200
+    picked = f"id={booth.pk}&id={poster.pk}"
+    together = client.get(f"/inbox/batch?do=approve&{picked}")
+    assert together.status_code == 200
+    assert decide(client, booth, "approve").status_code == 303
+
+
 def test_an_edit_need_not_open_the_preview_of_what_it_replaces(
     signed_in, alice, poster
 ):

@@ -17,6 +17,7 @@ from agents.errors import NotAskable
 from agents.models import Price, Run, ToolCall
 from agents.runs import start
 from agents.runs.ask_again import ask_again
+from agents.runs.edits import ForkEdits
 from checkpoints.errors import NotPermitted
 from checkpoints.models import Branch, Checkpoint, Workspace
 from tests.conftest import as_owner
@@ -215,6 +216,39 @@ def test_an_answer_that_never_came_says_why_and_a_retry_asks_again_only(
     assert not pending(retried)
 
 
+def test_a_retry_after_somebody_went_on_goes_on_too(asked, alice, server, work):
+    server.reset()
+    server.fault("401", times=2)
+    first, _ = again(asked, alice)
+    work()
+    server.will_say("Which one?")
+    start.send_message(first.branch, message="The cheap one.", by=alice)
+    work()
+    server.will_say("That one.")
+    retried = start.retry(first, by=alice)
+    work()
+    retried.refresh_from_db()
+    assert (retried.status, retried.asks_id) == ("succeeded", None)
+
+
+def test_a_step_that_keeps_several_is_not_asked_again(
+    asked, alice, server, work, browser
+):
+    server.reset()
+    server.will_call("c1", "look", what="the desk")
+    server.will_say("It is there.")
+    start.start_run(agent="test-brief", message="Find it.", by=alice)
+    work()
+    kept = Checkpoint.objects.exclude(branch=asked.branch_id).get(kind="model")
+    kept = step_of(Run.objects.get(branch=kept.branch_id))
+    with pytest.raises(NotAskable, match="Step 1 keeps several"):
+        again(kept, alice)
+    shown = page_of(browser(alice), kept)
+    assert 'id="not-askable"' in shown
+    assert "Fork from the step before it" in shown
+    assert 'id="ask-form"' not in shown
+
+
 def test_a_message_to_an_answer_goes_on_from_there(asked, alice, server, work):
     server.reset()
     server.will_say("Which one?")
@@ -243,6 +277,28 @@ def test_answers_stop_at_what_they_may_cost_together(asked, alice, server, work)
         run.refresh_from_db()
     assert [run.error_class for run in runs] == ["", *["too_expensive"] * 2]
     assert len(server.requests) == 1
+
+
+def test_answers_stop_where_nobody_knows_what_they_cost(asked, alice, server, work):
+    prices.forget()
+    server.reset()
+    server.always("Which one?")
+    runs = again(asked, alice, 3, max_cost=Decimal(1))
+    work()
+    for run in runs:
+        run.refresh_from_db()
+    assert [run.error_class for run in runs] == ["", *["price_unknown"] * 2]
+    assert len(server.requests) == 1
+
+
+def test_the_agent_that_took_the_step_is_asked_whoever_works_there_now(
+    asked, alice, server, work
+):
+    start.fork_run(
+        asked, edits=ForkEdits(), name="another", by=alice, agent="test-rememberer"
+    )
+    runs = again(asked, alice)
+    assert {run.agent_version.agent.name for run in runs} == {desk.name}
 
 
 def test_nothing_is_asked_while_the_workspace_is_halted(asked, alice, server, work):

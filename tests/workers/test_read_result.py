@@ -91,6 +91,13 @@ def test_a_part_is_never_kept_apart_itself(read):
     assert Blob.objects.count() == 1
 
 
+def test_a_part_is_no_longer_than_what_is_not_kept_apart(read, settings):
+    settings.BLOB_BYTES = 5_000
+    assert read(most=12_000).startswith(
+        "[Characters 0 to 4,000 of 200,000; go on with start=4000.]\n"
+    )
+
+
 def test_a_reference_to_another_threads_blob_that_someone_wrote_reads_nothing(
     begin, fetched, work, server, alice
 ):

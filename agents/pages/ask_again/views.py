@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agents.errors import AgentsError
+from agents.errors import AgentsError, NotAskable
 from agents.models import AgentVersion
 from agents.pages import live
 from agents.pages.ask_again.answers import (
@@ -31,7 +31,7 @@ from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location
 from agents.pages.thread.place import Place
 from agents.pages.thread.rights import VIEWER
-from agents.runs.ask_again import LEAST, MOST, ask_again
+from agents.runs.ask_again import LEAST, MOST, ask_again, is_folded
 from agents.tools import registry
 from agents.tools.versions import digest_of
 from checkpoints import gate
@@ -65,6 +65,7 @@ class Asked:
     title: str = field(repr=False)
     message: dict[str, Any] | None = field(repr=False)
     manifest: dict[str, Any] | None = field(repr=False)
+    is_folded: bool  # it keeps others: what was asked for it is not known
     opened: Pass = field(repr=False)
 
     @property
@@ -147,6 +148,7 @@ def _open(request: MemberRequest, step: Checkpoint) -> Asked:
         title or f"Thread {short(step.thread_id)}",
         message_of(record),
         manifest if isinstance(manifest, dict) else None,
+        is_folded(context),
         opened,
     )
 
@@ -167,7 +169,7 @@ def _page(
             "seeds": SEEDS.items(),
             "least": LEAST,
             "most": MOST,
-            "is_reply": step.kind == Checkpoint.Kind.MODEL and step.run is not None,
+            "why_not": _why_not(asked),
             "may_ask": request.principal.may_operate,
             "viewer": VIEWER,
             "changed": _changed(request.principal, step),
@@ -175,6 +177,15 @@ def _page(
         },
         status=status,
     )
+
+
+def _why_not(asked: Asked) -> str:
+    """Why the step cannot be asked again; "": it can."""
+    step = asked.step
+    is_reply = step.kind == Checkpoint.Kind.MODEL and step.run is not None
+    if is_reply and not asked.is_folded:
+        return ""
+    return str(NotAskable(step.step, folded=is_reply))
 
 
 def _answers(found: Agreement, shown: str) -> dict[str, Any]:

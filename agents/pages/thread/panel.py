@@ -8,27 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Q
-
 from agents.models import AgentVersion, Run, ToolCall
 from agents.pages.chips import NO_CHIPS, Chip, Chips
 from agents.pages.cost_limit import CostLimit, cost_limit
+from agents.pages.thread import notable
 from agents.pages.thread.attempts import Attempt, attempts, changed
 from agents.pages.thread.cards import Card, card, messages
 from agents.pages.thread.effects import CallView, call_views, calls_at
 from agents.pages.thread.notes import Note, notes
 from agents.pages.thread.place import Place
-from agents.pages.thread.steps import NOTABLE, Step, has_failed, is_notable
+from agents.pages.thread.steps import Step, has_failed, is_notable
 from agents.pages.thread.subject import Subject
 from agents.pages.thread.trouble import means
 from agents.pure.context import compose
 from checkpoints.log.hydrate import StepRecord
-from checkpoints.models import Checkpoint
 from checkpoints.pure.ops import Op
 
 VALUE = 200  # characters of a value beside its operation
-# As `is_notable`, asked of the database.
-IS_NOTABLE = Q(kind__in=NOTABLE) | Q(status=Checkpoint.Status.FAILED)
 
 
 @dataclass(frozen=True)
@@ -184,9 +180,9 @@ def _ways(
     notable_before = next((n for n in reversed(before) if is_notable(steps[n])), None)
     notable_after = next((n for n in after if is_notable(steps[n])), None)
     if notable_before is None and before.start:
-        notable_before = subject.last(IS_NOTABLE, before=before.start)
+        notable_before = notable.last(subject, before=before.start)
     if notable_after is None and after.stop <= end:
-        notable_after = subject.next(IS_NOTABLE, after=after.stop - 1)
+        notable_after = notable.next(subject, after=after.stop - 1)
     every = range(end + 1) if listed is None else listed
     here = bisect_left(every, at.step)
     beyond = bisect_right(every, at.step)

@@ -8,12 +8,12 @@ looks at another step's gets them all, so ask `near` first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.http import Http404
 
 from agents.models import Approval, Run, ToolCall
@@ -38,7 +38,7 @@ from agents.pure.said import text_of
 from agents.tools import Agent, registry
 from checkpoints import gate
 from checkpoints.access import UserPrincipal
-from checkpoints.compiled import Compiled
+from checkpoints.compiled import Compiled, Value
 from checkpoints.errors import CheckpointsError, FutureSchema
 from checkpoints.gate import Pass
 from checkpoints.ids import short
@@ -79,16 +79,11 @@ class Subject:
 
     def last(self, wanted: Q, *, before: int) -> int | None:
         """The last step before this one that is so, by its row as it stands."""
-        return self._first(wanted & Q(step__lt=before), "-step")
-
-    def next(self, wanted: Q, *, after: int) -> int | None:
-        """As `last`, the first step after this one."""
-        return self._first(wanted & Q(step__gt=after), "step")
-
-    def _first(self, wanted: Q, order: str) -> int | None:
         line = of_line(self.branches, self.branch)
-        rows = self.thread.checkpoints.filter(line, wanted).order_by(order)
-        found: int | None = rows.values_list("step", flat=True).first()
+        rows = self.thread.checkpoints.filter(line, wanted, step__lt=before)
+        found: int | None = (
+            rows.order_by("-step").values_list("step", flat=True).first()
+        )
         return found
 
     @property
@@ -296,25 +291,14 @@ def calls_of(subject: Subject, *, every: bool = True) -> list[ToolCall]:
     Not `every`: those of the steps whose rows are there, and those that wait.
     """
     last = lasts(subject.branches, subject.branch)
-    calls = (
-        ToolCall.objects.for_user(subject.principal)
-        .filter(thread=subject.thread, branch__in=last)
-        .select_related("approval__decided_by", "recorded_from")
-        .defer("arguments", "reason", "result")
-        .annotate(
-            asked_branch=F("reply__branch"),
-            asked_step=F("reply__step"),
-            ended_branch=F("result_checkpoint__branch"),
-            ended_step=F("result_checkpoint__step"),
-        )
-    )
     near = subject.near
-    if not every and len(near) < len(subject.steps):
-        around_it = (near.start, near.stop - 1)
-        calls = calls.filter(
-            Q(reply__step__range=around_it)
-            | Q(result_checkpoint__step__range=around_it)
-            | Q(approval__status=Approval.Status.PENDING)
+    asked: dict[str, Value] = {"thread": subject.thread.pk}
+    asked |= {f"line_{n}": branch for n, branch in enumerate(last)}
+    if every or len(near) == len(subject.steps):
+        calls = _CALLS.rows(subject.principal, **asked)
+    else:
+        calls = _CALLS_NEAR.rows(
+            subject.principal, first=near.start, final=near.stop - 1, **asked
         )
 
     def is_there(branch: UUID | None, step: int | None) -> bool:
@@ -330,6 +314,31 @@ def calls_of(subject: Subject, *, every: bool = True) -> list[ToolCall]:
             subject.placed[result] = call.ended_step
         found.append(call)
     return sorted(found, key=lambda c: (subject.placed[c.reply_id], c.ordinal))
+
+
+def _calls(by: UserPrincipal, thread: UUID, line: Iterable[UUID]) -> QuerySet[ToolCall]:
+    return (
+        ToolCall.objects.for_user(by)
+        .filter(thread=thread, branch__in=list(line))
+        .select_related("approval__decided_by", "recorded_from")
+        .defer("arguments", "reason", "result")
+        .annotate(
+            asked_branch=F("reply__branch"),
+            asked_step=F("reply__step"),
+            ended_branch=F("result_checkpoint__branch"),
+            ended_step=F("result_checkpoint__step"),
+        )
+    )
+
+
+_CALLS = Compiled(lambda by, thread, **line: _calls(by, thread, line.values()))
+_CALLS_NEAR = Compiled(
+    lambda by, first, final, thread, **line: _calls(by, thread, line.values()).filter(
+        Q(reply__step__range=(first, final))
+        | Q(result_checkpoint__step__range=(first, final))
+        | Q(approval__status=Approval.Status.PENDING)
+    )
+)
 
 
 def queued(subject: Subject) -> list[str]:
