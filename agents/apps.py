@@ -12,5 +12,10 @@ class AgentsConfig(AppConfig):
     verbose_name = "Agents"
 
     def ready(self) -> None:
-        """Import each installed app's `agents.py`, which registers its agents."""
+        """Import each installed app's `agents.py`, which registers its agents, and have
+        runs woken that wait for a lock."""
         autodiscover_modules("agents")
+        from agents.wake import wake_for_lock  # models are there now
+        from checkpoints.entry_locks import released
+
+        released.connect(wake_for_lock, dispatch_uid="wake_for_lock")

@@ -10,19 +10,22 @@ from functools import partial
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from agents import queue
-from agents.models import Approval, Run
+from agents.models import Approval, Run, ToolCall
 from checkpoints import audit
 from checkpoints.access import Actor, Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.db.prepared import Prepared
 from checkpoints.failpoints import failpoint
 from checkpoints.grants import grant_for
+from checkpoints.models import EntryLock
 
 
 def wake(run_id: UUID) -> bool:
-    """Make a waiting run ready once no request and no child of it is open; ring after commit.
+    """Make a waiting run ready once it waits for nothing any more, and ring after commit:
+    for no request, no child, no lock.
 
     While a decision can still be taken back it is ready, but not due: nothing rings, and
     no claim takes it, until the last of its grace windows is over. The reaper rings then.
@@ -76,8 +79,41 @@ WHERE run.id = %(run)s
       WHERE child.parent_id = %(run)s
         AND child.status IN ('ready', 'running', 'waiting')
   )
+  AND NOT EXISTS (
+      SELECT FROM {ToolCall._meta.db_table} call
+      JOIN {EntryLock._meta.db_table} lock ON lock.id = call.waits_for
+      WHERE call.run_id = %(run)s
+        AND call.status IN ('proposed', 'approved')
+        AND call.waits_until > clock_timestamp()
+        AND lock.run <> %(run)s
+        AND lock.until > clock_timestamp()
+  )
 RETURNING run.id::text, run.wake_at::text
 """)  # noqa: S608  # our own names; values are parameters
+
+
+def waits_for_lock() -> Exists:
+    """Of a run: as the statement above asks."""
+    held = EntryLock.objects.unscoped(Reason.WORKER).held()
+    others = held.filter(pk=OuterRef("waits_for")).exclude(run=OuterRef("run"))
+    calls = ToolCall.objects.unscoped(Reason.WORKER).filter(
+        Exists(others),
+        run=OuterRef("pk"),
+        status__in=[ToolCall.Status.PROPOSED, ToolCall.Status.APPROVED],
+        waits_until__gt=ClockTimestamp(),
+    )
+    return Exists(calls)
+
+
+def wake_for_lock(lock: UUID, **_: object) -> None:
+    """Wake the runs that wait for a lock which was released. The first that takes it has
+    it; the others wait on."""
+    calls = ToolCall.objects.unscoped(Reason.WORKER).filter(
+        waits_for=lock, run__status=Run.Status.WAITING
+    )
+    runs = calls.order_by("waits_until").values_list("run", flat=True)
+    for run in dict.fromkeys(runs):
+        wake(run)
 
 
 def adopt(run: Run, by: Actor) -> None:

@@ -9,7 +9,8 @@ person takes the lock away, or until its time is up by the database's clock, whe
 alive or not: so each write under a lock says which lock it means, by its fence, and is
 refused when that is not held any more.
 
-Nobody waits here. Who finds a name locked is told by whom and until when.
+Nobody waits here: who finds a name locked is told by whom and until when. `released` is
+sent, with the `lock`'s id, once one that was held is free before its time.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.dispatch import Signal
 
 from checkpoints import audit, gate
-from checkpoints.access import Board, RunPrincipal
+from checkpoints.access import Board, Reason, RunPrincipal
 from checkpoints.clock import ClockTimestamp, now
 from checkpoints.errors import (
     CheckpointsError,
@@ -41,6 +43,8 @@ from checkpoints.pure.names import Name
 
 LONGEST = timedelta(hours=1)  # what waits longer, for a person say, takes it again
 MOST = 500  # locks of one board, with those that are free and not removed yet
+
+released = Signal()
 
 VIEWER = "Viewers read. An operator of the workspace can take a lock away."
 NO_BOARD = "This run was asked for without its board."
@@ -112,7 +116,35 @@ def release(by: By, lock: EntryLock, *, fence: int) -> bool:
         )
         if went:
             audit.record(by, action, obj=lock, via=via, fence=fence, run=lock.run)
+            _tell(lock.pk)
     return bool(went)
+
+
+def release_as_over(lock: EntryLock) -> bool:
+    """Let go of it for its run, which is over. False: somebody else did, or has it now."""
+    with transaction.atomic():
+        rows = EntryLock.objects.unscoped(Reason.REAPER).filter(
+            pk=lock.pk, fence=lock.fence, run=lock.run
+        )
+        went = rows.update(
+            run=None, until=None, request_key=None, updated_at=ClockTimestamp()
+        )
+        if went:
+            audit.record(
+                None,
+                "board_unlock",
+                obj=lock,
+                workspace_id=lock.workspace_id,
+                via="worker",
+                fence=lock.fence,
+                run=lock.run,
+            )
+            _tell(lock.pk)
+    return bool(went)
+
+
+def _tell(lock: UUID) -> None:
+    transaction.on_commit(lambda: released.send(sender=EntryLock, lock=lock))
 
 
 def require(by: By, owner: Owner, name: Name, *, fence: int | None) -> None:
@@ -137,6 +169,17 @@ def require(by: By, owner: Owner, name: Name, *, fence: int | None) -> None:
 def find(by: By, board: Board, name: Name) -> EntryLock | None:
     """The lock of a name, whether it is held or free. Raises NotPermitted."""
     return _named(by, owner_of(by, board), name).first()
+
+
+def of_another(by: RunPrincipal, name: Name) -> EntryLock | None:
+    """The lock of a name of the run's board, where another run holds it now.
+
+    Raises NotPermitted.
+    """
+    if by.board is None:
+        raise NotPermitted(NO_BOARD)
+    lock = find(by, by.board.public, name)
+    return lock if _holder(lock) not in (None, by.run_id) else None
 
 
 def held(by: By, board: Board) -> list[Held]:

@@ -374,6 +374,14 @@ class ToolCall(models.Model):
         editable=False,
         help_text="While it is executing: whose process may be at it; empty: none.",
     )
+    waits_for = models.UUIDField(
+        null=True,
+        editable=False,
+        help_text="The lock that it has to have first, where another run held it.",
+    )
+    waits_until = models.DateTimeField(
+        null=True, editable=False, help_text="Then it is told who holds the lock."
+    )
     created_at = models.DateTimeField(db_default=ClockTimestamp(), editable=False)
     started_at = models.DateTimeField(null=True, editable=False)
     finished_at = models.DateTimeField(null=True, editable=False)
@@ -396,6 +404,11 @@ class ToolCall(models.Model):
                 include=["tool", "effect"],
                 name="call_reused",
                 condition=Q(recorded_from__isnull=False),
+            ),
+            models.Index(
+                fields=["waits_for"],
+                name="call_waits_for",
+                condition=Q(waits_for__isnull=False),
             ),
         ]
 

@@ -39,6 +39,7 @@ from agents.runs.execute import (
 )
 from agents.runs.guarded import Guarded
 from agents.runs.ledger import Ledger
+from agents.runs.lock_waits import LockWaits
 from agents.runs.patience import Patience
 from agents.runs.reuse import Reuse
 from agents.runs.sub_agents import SubAgents
@@ -96,6 +97,7 @@ class Effects:
         self._found: dict[UUID, ToolOutcome | None] = {}
         self._in_doubt: dict[UUID, str] = {}
         self._guarded = Guarded(claim, opener, heart)
+        self._lock_waits = LockWaits(claim)
         self._sub_agents = SubAgents(claim)
         self._to_start: set[UUID] = set()  # calls whose sub-agent may begin
 
@@ -117,6 +119,8 @@ class Effects:
     def consider(self, call: Call) -> RunIt | Ask | Refuse:
         """Raises GivenUp."""
         row, tool = self._ledger[call.key], self._tools.get(call.name)
+        if tool is not None and tool.awaits is not None:
+            return self._awaiting(row, tool, call)
         if tool is None or not tool.delegates or row.status not in SubAgents.OPEN:
             return self._judged(call)
         title = self._ledger.title_of(call)
@@ -131,6 +135,17 @@ class Effects:
             return Refuse(why, title, "sub_agent_refused", tool.name)
         self._to_start.add(row.pk)
         return Ask(title)
+
+    def _awaiting(self, row: ToolCall, tool: Tool, call: Call) -> RunIt | Ask | Refuse:
+        """A call that may have to wait for a lock, once it may be made at all."""
+        verdict = self._judged(call)
+        if not isinstance(verdict, RunIt) or row.pk in self._stopped:
+            return verdict
+        effective = self._effective.get(row.pk)
+        arguments = effective.arguments if effective else tool.fit(call).arguments
+        if not self._lock_waits.has_to(row, tool, arguments):
+            return verdict
+        return Ask(self._ledger.title_of(call), asked=row.waits_for is not None)
 
     def _judged(self, call: Call) -> RunIt | Ask | Refuse:
         verdict = self._considered(call)
@@ -247,8 +262,8 @@ class Effects:
             self._ledger.keep(key, outcome)
 
     def ask(self, calls: Iterable[Call]) -> None:
-        """Write the requests for these calls, or start the runs of the agents that they
-        are put to, in the transaction that is open."""
+        """Write what these calls wait for, in the transaction that is open: requests, the
+        runs of the agents that they are put to, or locks."""
         calls = list(calls)
         starting = [call for call in calls if call.key in self._to_start]
         for call in starting:
@@ -258,7 +273,7 @@ class Effects:
             self._sub_agents.start(row, tool, arguments, among=len(starting))
         requests = []
         for call in calls:
-            if call in starting:
+            if call in starting or self._lock_waits.begin(self._ledger[call.key]):
                 continue
             row, tool = self._ledger[call.key], self._tools[call.name]
             arguments = self._opener.open(row, "arguments")

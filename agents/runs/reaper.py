@@ -24,13 +24,14 @@ from agents.approvals.guards import chase
 from agents.models import Approval, Run, ToolCall
 from agents.runs.stop import cancel_abandoned, stop_or_make_ready
 from agents.tools import registry
-from agents.wake import ring, wake
+from agents.wake import ring, waits_for_lock, wake
 from checkpoints.access import Reason, unscoped
 from checkpoints.audit_chain import link_pending
 from checkpoints.clock import ClockTimestamp
 from checkpoints.db.given_up import was_given_up
 from checkpoints.db.session import waits_at_most
-from checkpoints.models import Branch
+from checkpoints.entry_locks import release_as_over
+from checkpoints.models import Branch, EntryLock
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Swept:
 
     lapsed: int = 0
     abandoned: int = 0  # whose parents are over
+    freed: int = 0  # locks of runs that are over
     woken: int = 0
     rung: int = 0
     expired: int = 0  # deadlines that were acted upon
@@ -145,7 +147,7 @@ def _wake_idle() -> int:
         Exists(Approval.objects.pending().filter(run=OuterRef("pk")))
     )
     children = Run.objects.filter(parent=OuterRef("pk"), status__in=Run.LIVE)
-    idle = idle.exclude(Exists(children))
+    idle = idle.exclude(Exists(children)).exclude(waits_for_lock())
     return _each(idle.values_list("pk", flat=True)[:BATCH], wake)
 
 
@@ -154,6 +156,15 @@ def _end_abandoned() -> int:
         parent__isnull=False, status__in=Run.LIVE, cancel_requested=False
     ).exclude(parent__status__in=Run.LIVE)
     return _each(children.values_list("pk", flat=True)[:BATCH], cancel_abandoned)
+
+
+def _free_locks() -> int:
+    """Those of runs that are over: nobody lets go of them any more."""
+    over = Run.objects.filter(pk=OuterRef("run")).exclude(status__in=Run.LIVE)
+    locks = {
+        lock.pk: lock for lock in EntryLock.objects.held().filter(Exists(over))[:BATCH]
+    }
+    return _each(locks, lambda pk: release_as_over(locks[pk]))
 
 
 def _free(held: Q, *, dead: str = "") -> bool:
@@ -226,6 +237,7 @@ def _left(error: Exception, what: str, **ids: object) -> None:
 LEASES: Mapping[str, Callable[[], int]] = {
     "lapsed": _end_lapsed,
     "abandoned": _end_abandoned,
+    "freed": _free_locks,
     "woken": _wake_idle,
     "rung": _ring_again,
 }

@@ -6,13 +6,14 @@ Whose board it is follows from the run, never from an argument: the branch where
 began. What is `private` on it is of the runs on one branch alone. A write names the
 version that was read; who was late is told the newer one, reads it and decides again. Who
 needs longer between reading and writing locks the name: others are told by whom and until
-when, and nobody waits.
+when, or wait for it, as rows.
 
 A board is its branch's own: a fork has an empty one, and writes there what it writes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from agents.errors import ToolError
 from agents.models import Run
 from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.declare import tool
-from agents.tools.declared import Tool, never
+from agents.tools.declared import Awaited, Tool, never
 from agents.tools.memory import told
 from agents.tools.secrets import capture
 from checkpoints import entries, entry_locks
@@ -176,6 +177,14 @@ def board_lock(
     seconds: Annotated[
         int, Field(ge=1, le=int(entry_locks.LONGEST.total_seconds()))
     ] = 120,
+    wait: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=int(entry_locks.LONGEST.total_seconds()),
+            description="Seconds to wait where another agent has it; 0: not at all.",
+        ),
+    ] = 0,
     *,
     ctx: ToolContext,
     key_of_call: IdempotencyKey,
@@ -193,6 +202,23 @@ def board_lock(
     except REFUSED as refused:
         raise ToolError(str(refused)) from refused
     return {"fence": lock.fence, "until": f"{lock.until:%H:%M:%S} UTC"}
+
+
+def _awaited(run: RunPrincipal, arguments: Mapping[str, Any]) -> Awaited | None:
+    """The lock that a `board_lock` waits for, if it has to and may."""
+    most = timedelta(seconds=arguments.get("wait", 0))
+    if not most:
+        return None
+    try:
+        run, _ = _board(run)
+        at = names.name(arguments["namespace"], arguments["key"])
+        lock = entry_locks.of_another(run, at)
+    except REFUSED:
+        return None  # the call says what is wrong
+    return Awaited(lock.pk, most) if lock else None
+
+
+board_lock = replace(board_lock, awaits=_awaited)
 
 
 @tool(
@@ -233,10 +259,14 @@ BOARD: tuple[Tool, ...] = (
 
 def _shared(ctx: ToolContext, private: bool = False) -> tuple[RunPrincipal, Board]:
     """The run with its board, and the part of it that is asked for."""
-    run = Run.objects.for_run(ctx.run).only("branch_id").get(pk=ctx.run.run_id)
+    run, board = _board(ctx.run)
+    return run, board if private else board.public
+
+
+def _board(by: RunPrincipal) -> tuple[RunPrincipal, Board]:
+    run = Run.objects.for_run(by).only("branch_id").get(pk=by.run_id)
     board = Board(board_of(run), line=run.branch_id)
-    principal = replace(ctx.run, board=board)
-    return principal, board if private else board.public
+    return replace(by, board=board), board
 
 
 def _told(found: entries.Found) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import cache
 from hashlib import sha256
 from types import CodeType
 from typing import Any, Literal, get_args
+from uuid import UUID
 
 from agents.errors import ArgumentsDoNotFit, BadDeclaration, ResultNotKept
 from agents.pure import policy
@@ -19,6 +20,7 @@ from agents.tools.context import IdempotencyKey, ToolContext
 from agents.tools.guards import Found, Guard, Previews, Seen
 from agents.tools.results import as_text
 from agents.tools.schema import Answers, Schema, Signature
+from checkpoints.access import RunPrincipal
 from checkpoints.errors import NotStorable
 from checkpoints.pure.codec import canonical
 
@@ -84,6 +86,14 @@ class Fitted:
 
 
 @dataclass(frozen=True)
+class Awaited:
+    """A lock that another run holds, and how long a call waits for it at most."""
+
+    lock: UUID
+    most: timedelta
+
+
+@dataclass(frozen=True)
 class Tool:
     """A function that agents may call. Made by `@tool`."""
 
@@ -117,6 +127,11 @@ class Tool:
     of_branch: bool = False
     # The agent that does it, in a run of its own; the function itself never runs.
     delegates: str = ""
+    # The lock that a call has to have first, where another run holds it; None: it waits
+    # for none.
+    awaits: Callable[[RunPrincipal, Mapping[str, Any]], Awaited | None] | None = field(
+        default=None, repr=False
+    )
 
     @property
     def has_effects(self) -> bool:

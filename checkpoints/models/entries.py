@@ -284,6 +284,11 @@ class EntryLock(models.Model):
         indexes = [
             models.Index(fields=["workspace", "owner"], name="entry_lock_of_board"),
             models.Index(fields=["updated_at"], name="entry_lock_moved"),
+            models.Index(
+                fields=["run"],
+                name="entry_lock_held",
+                condition=Q(run__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -9,18 +9,30 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
 
-from agents.models import Run, ToolCall
-from agents.runs import start
+from agents.models import Approval, Run, ToolCall
+from agents.runs import reaper, runner, start, stop
 from agents.runs.edits import ForkEdits
 from agents.runs.fork_calls import recorded_calls
 from agents.tools import ToolContext
 from agents.tools.board import board_lock, board_of, board_unlock, board_write
 from checkpoints import entries, entry_locks
 from checkpoints.access import Board, RunPrincipal
-from checkpoints.models import Branch, Checkpoint, Entry, EntryLock, EntryVersion
+from checkpoints.clock import ClockTimestamp
+from checkpoints.models import (
+    AuditEvent,
+    Branch,
+    Checkpoint,
+    Entry,
+    EntryLock,
+    EntryVersion,
+)
 from checkpoints.pure.names import name
-from tests.workers.conftest import ended, wait_until
+from tests.conftest import as_owner
+from tests.workers.conftest import ended, kinds, wait_until
 from tests.workers.desk.agents import boarder
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -298,3 +310,138 @@ def test_a_fork_neither_waits_for_its_sources_lock_nor_takes_it_away(ask, fork, 
     held = EntryLock.objects.order_by("updated_at")
     assert [lock.fence for lock in held] == [1, 1]
     assert held[0].run == run.pk
+
+
+# Waiting for a lock
+
+
+WAIT = {**AT, "wait": 600}
+
+
+@pytest.fixture
+def held(ask) -> tuple[Run, RunPrincipal, EntryLock]:
+    """A run on a branch where another agent has the lock of the plan."""
+    run = ask(("board_list", ALL))
+    holder = another(run)
+    return run, holder, entry_locks.take(holder, PLAN, lasts=timedelta(minutes=5))
+
+
+@pytest.fixture
+def waiting(held, server, alice) -> Run:
+    """A run that waits for that lock, and would write under it."""
+    run, _, _ = held
+    server.will_call("c0", "board_lock", **WAIT)
+    server.will_call("c1", "board_write", **AT, value="mine", fence=2)
+    server.will_say("Done.")
+    start.send_message(run.branch, message="Write it down.", by=alice)
+    found = Run.objects.latest("created_at")
+    runner.work(found.pk)
+    found.refresh_from_db()
+    assert (found.status, found.worker) == ("waiting", "")
+    return found
+
+
+def status(run: Run) -> str:
+    run.refresh_from_db()
+    return run.status
+
+
+def test_who_waits_for_a_lock_is_a_row_until_it_is_released(waiting, held, work, alice):
+    _, holder, lock = held
+    assert kinds(waiting)[-1] == "interrupt"
+    call = ToolCall.objects.get(run=waiting)
+    assert (call.status, call.waits_for) == ("proposed", lock.pk)
+    assert not Approval.objects.exists()
+    reaper.sweep()  # it waits for something
+    assert status(waiting) == "waiting"
+    entry_locks.release(holder, lock, fence=lock.fence)
+    assert status(waiting) == "ready"
+    work()
+    assert status(waiting) == "succeeded"
+    assert on_board(alice, waiting) == "mine"
+
+
+def test_who_waits_goes_on_when_the_locks_time_is_up(waiting, work, alice):
+    EntryLock.objects.update(until=ClockTimestamp())
+    reaper.sweep()
+    assert status(waiting) == "ready"
+    work()
+    assert on_board(alice, waiting) == "mine"
+
+
+def test_who_waited_for_long_enough_is_told_who_has_it(waiting, held, work, server):
+    _, holder, _ = held
+    ToolCall.objects.filter(run=waiting).update(waits_until=ClockTimestamp())
+    reaper.sweep()
+    assert status(waiting) == "ready"
+    work()
+    assert status(waiting) == "succeeded"
+    said = told(server, 2)
+    assert f"locked by run {str(holder.run_id)[-4:]} until" in said
+
+
+def test_who_was_woken_and_was_too_late_waits_on(waiting, held, work, alice):
+    run, holder, lock = held
+    entry_locks.release(holder, lock, fence=lock.fence)
+    third = another(run)
+    taken = entry_locks.take(third, PLAN, lasts=timedelta(minutes=5))
+    assert status(waiting) == "ready"
+    runner.work(waiting.pk)
+    reaper.sweep()
+    assert status(waiting) == "waiting"
+    assert kinds(waiting).count("interrupt") == 1
+    EntryLock.objects.update(until=ClockTimestamp())
+    reaper.sweep()
+    work()
+    assert status(waiting) == "succeeded"
+    assert EntryLock.objects.get().fence == taken.fence + 1
+
+
+def test_the_lock_of_a_run_that_is_over_is_freed(waiting, held, ask, work, alice):
+    run, _, lock = held
+    # The run before it on this branch has it now, and is over.
+    EntryLock.objects.filter(pk=lock.pk).update(run=run.pk)
+    reaper.sweep()
+    assert status(waiting) == "ready"
+    work()
+    assert on_board(alice, waiting) == "mine"
+    assert AuditEvent.objects.filter(action="board_unlock").exists()
+
+
+def test_an_operator_who_takes_the_lock_away_wakes_who_waits(waiting, held, alice):
+    _, _, lock = held
+    client = Client()
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
+    page = reverse("agents:board", args=[waiting.thread_id])
+    answer = client.post(page, {"lock": str(lock.pk), "fence": lock.fence})
+    assert answer.status_code in (302, 303)
+    assert status(waiting) == "ready"
+
+
+def test_a_run_that_waits_for_a_lock_is_cancelled_at_once(waiting, held, alice):
+    _, holder, lock = held
+    stop.cancel(waiting, by=alice)
+    assert status(waiting) == "cancelled"
+    entry_locks.release(holder, lock, fence=lock.fence)
+    assert status(waiting) == "cancelled"
+
+
+@pytest.mark.parametrize("point", ["before ask", "after ask", "before ring"])
+def test_a_worker_that_dies_around_the_wait_loses_nothing(
+    held, workers, server, alice, tmp_path, point
+):
+    run, holder, lock = held
+    server.will_call("c0", "board_lock", **WAIT)
+    server.will_call("c1", "board_write", **AT, value="mine", fence=2)
+    server.will_say("Done.")
+    start.send_message(run.branch, message="Write it down.", by=alice)
+    late = Run.objects.latest("created_at")
+    workers.start(
+        HOLDPOINT_FAILPOINTS=point, HOLDPOINT_FAILPOINTS_REACHED=str(tmp_path)
+    )
+    wait_until(lambda: status(late) == "waiting")
+    entry_locks.release(holder, lock, fence=lock.fence)
+    wait_until(lambda: ended(late))
+    assert (late.status, on_board(alice, late)) == ("succeeded", "mine")
+    assert versions() == [1]
