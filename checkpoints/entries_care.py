@@ -30,6 +30,7 @@ def sweep() -> int:
             Q(expires_at__lt=Now() - EXPIRED_FOR)
             | Q(deleted=True, updated_at__lt=Now() - DELETED_FOR)
             | Q(scope=Entry.Scope.BOARD, owner__in=_shredded())
+            | Q(line__in=_shredded())  # of a sub-agent, on its caller's board
         )
         # Who writes one at this moment keeps it: it is another batch's, if it is due then.
         locked = due.select_for_update(skip_locked=True).values_list("pk", flat=True)

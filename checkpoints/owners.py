@@ -2,8 +2,8 @@
 
 A person's own and the workspace's are named by their scope alone: which person and which
 workspace follows from the principal. A board is named by what it belongs to, and a run
-has the one that its principal carries (`RunPrincipal.board`); a person has those of the
-branches that they see.
+has the one that its principal carries (`RunPrincipal.board`), while whom it acts for sees
+it; a person has those of the branches that they see.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from checkpoints.access import Board, RunPrincipal, UserPrincipal
+from django.db.models import Q
+
+from checkpoints.access import Board, Reason, RunPrincipal, UserPrincipal
 from checkpoints.errors import InvalidEntry, NotPermitted
-from checkpoints.models import Branch, Entry, Grant
+from checkpoints.models import Branch, Entry, Grant, Group, Thread
 
 Scope = Entry.Scope
 By = UserPrincipal | RunPrincipal
@@ -25,6 +27,7 @@ NOBODY = (
     " is the workspace's."
 )
 ANOTHERS = "This is the board of other work, or what another agent keeps to itself."
+UNSEEN = "Whom this run acts for does not see the thread whose board it would work on."
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ def owner_of(by: By, whose: Whose) -> Owner:
     if isinstance(whose, Board):
         if not _has(by, whose):
             raise NotPermitted(ANOTHERS)
+        if isinstance(by, RunPrincipal) and not _sees(by, whose.of):
+            raise NotPermitted(UNSEEN)
         return Owner(Scope.BOARD, owner=whose.of, line=whose.line)
     if whose == Scope.WORKSPACE:
         return Owner(Scope.WORKSPACE)
@@ -81,5 +86,33 @@ def whose(entry: Entry) -> Whose:
 
 def _has(by: By, board: Board) -> bool:
     if isinstance(by, UserPrincipal):
-        return Branch.objects.for_user(by).filter(pk=board.of).exists()
+        wanted = {board.of, board.line or board.of}
+        seen = Branch.objects.for_user(by).filter(pk__in=wanted)
+        return seen.count() == len(wanted)
     return by.board is not None and board in (by.board, by.board.public)
+
+
+def _sees(by: RunPrincipal, branch: UUID) -> bool:
+    """Whether it is the run's own branch, or of a thread that whom it acts for sees.
+
+    A sub-agent works on its caller's board; its thread may have been shared since with
+    people who do not see the caller's.
+    """
+    if by.board is not None and branch == by.board.line:
+        return True
+    grants = Grant.objects.for_run(by).filter(pk=by.grant_id, revoked_at=None)
+    person = grants.exclude(user=None).values("user")
+    groups = Group.objects.unscoped(Reason.GATE).filter(
+        members__user__in=person, members__workspace=by.workspace_id
+    )
+    seen = (
+        Q(thread=by.thread_id)
+        | Q(thread__visibility=Thread.Visibility.WORKSPACE)
+        | Q(thread__owner__in=person)
+        | Q(
+            thread__visibility=Thread.Visibility.GROUP,
+            thread__group__in=groups.values("pk"),
+        )
+    )
+    branches = Branch.objects.unscoped(Reason.GATE).filter(workspace=by.workspace_id)
+    return branches.filter(seen, pk=branch).exists()

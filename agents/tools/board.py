@@ -3,7 +3,8 @@
     register(Agent("planner", model="gpt-4o", system="…", tools=[*BOARD, look_up]))
 
 Whose board it is follows from the run, never from an argument: the branch where the work
-began. What is `private` on it is of the runs on one branch alone. A write names the
+began, so a sub-agent works on the board of the run that called it. What is `private` on
+it is of the runs on one branch alone. A write names the
 version that was read; who was late is told the newer one, reads it and decides again. Who
 needs longer between reading and writing locks the name: others are told by whom and until
 when, or wait for it, as rows.
@@ -30,6 +31,7 @@ from agents.tools.memory import told
 from agents.tools.secrets import capture
 from checkpoints import entries, entry_locks
 from checkpoints.access import Board, RunPrincipal
+from checkpoints.db.prepared import Prepared
 from checkpoints.errors import (
     EntryConflict,
     EntryLocked,
@@ -55,10 +57,33 @@ Private = Annotated[
 def board_of(run: Run) -> UUID:
     """The branch whose board a run shares: the one where the work began.
 
-    A fork's is its own, whatever its source shares: what it writes must not change what
-    others read there.
+    For a sub-agent's branch that is the board of the run that called it, and so on up,
+    also for what runs there later. A fork's is its own, whatever its source shares: what
+    it writes must not change what others read there.
     """
-    return run.branch_id
+    return board_of_branch(run.branch_id)
+
+
+def board_of_branch(branch: UUID) -> UUID:
+    """As `board_of`, of the runs on a branch. It never changes: one that a call started
+    begins a thread, in one transaction with its branch."""
+    found = _FIRST.row({"branch": branch})
+    assert found is not None  # it is its own, where nobody called
+    return UUID(found[0])
+
+
+_FIRST = Prepared(f"""
+WITH RECURSIVE line (branch, above) AS (
+    SELECT %(branch)s::uuid, 0
+    UNION ALL
+    SELECT caller.branch_id, above + 1
+    FROM line
+    JOIN {Run._meta.db_table} called
+      ON called.branch_id = line.branch AND called.parent_id IS NOT NULL
+    JOIN {Run._meta.db_table} caller ON caller.id = called.parent_id
+)
+SELECT branch::text FROM line ORDER BY above DESC LIMIT 1
+""")  # noqa: S608  # our own names; values are parameters
 
 
 @tool(effect="read", title="Look at the board")

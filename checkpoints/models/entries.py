@@ -26,9 +26,10 @@ class EntryScope(models.TextChoices):
 
 def _seen_by(prefix: str, principal: Actor) -> Q:
     """What a person has in the store: their own, the workspace's, and the boards of what
-    they see."""
+    they see; of those, what an agent keeps for itself where they see its branch, too."""
     branches = Branch.objects.for_user(principal).values("pk")
-    return _of_memory(prefix, [principal.user_id]) | Q(
+    shared = Q(**{f"{prefix}line": None}) | Q(**{f"{prefix}line__in": branches})
+    return _of_memory(prefix, [principal.user_id]) | shared & Q(
         **{f"{prefix}scope": EntryScope.BOARD, f"{prefix}owner__in": branches}
     )
 

@@ -160,7 +160,7 @@ def test_people_have_the_boards_of_what_they_see(
     join_in, make_thread, alice, bob, viewer, auditor, other
 ):
     thread = make_thread(owner=alice, visibility="private")
-    run = join_in(thread)
+    run = join_in(thread, line=thread.pk)
     row = put(run, "by train")
     entries.put(run, run.board, PLAN, "mine")
     entry_locks.take(run, PLAN, lasts=MINUTE)

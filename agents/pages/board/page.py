@@ -15,14 +15,20 @@ from agents.models import Run
 from agents.pages import live
 from agents.pages.damage import open_each
 from agents.pages.memory.page import rows_of
-from agents.tools.board import board_of
+from agents.tools.board import board_of_branch
 from checkpoints import entries, entry_locks, gate
 from checkpoints.access import Board, UserPrincipal
 from checkpoints.entries import Scope
 from checkpoints.entry_locks import Held
+from checkpoints.errors import NotPermitted
 from checkpoints.ids import short
 from checkpoints.models import Branch, Entry, EntryLock, Thread
 from checkpoints.models.entries import EntryQuerySet
+
+ELSEWHERE = (
+    "The agent of this branch works on the board of the thread that called it, which is"
+    " not shared with you."
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class LockRow:
 def shown(by: UserPrincipal, pk: UUID, branch: str, line: str) -> Shown:
     """The board of a branch of this thread; of its first, where none is named.
 
-    Raises Http404 for what is not there, or not for this person.
+    Of a sub-agent's, that is the one of the branch where the work began, on the thread
+    that it is of. Raises Http404 for what is not there, or not for this person, and
+    NotPermitted where they see the branch, but not the thread where the work began.
     """
     branches = Branch.objects.for_user(by).filter(thread=pk).select_related("thread")
     if branch:
@@ -71,10 +79,12 @@ def shown(by: UserPrincipal, pk: UUID, branch: str, line: str) -> Shown:
     found = branches.order_by("created_at").first()
     if found is None:
         raise Http404
-    run = Run.objects.for_user(by).filter(branch=found).order_by("-created_at").first()
-    board = Board(board_of(run) if run else found.pk, _uuid(line) if line else None)
-    if not Branch.objects.for_user(by).filter(pk=board.of).exists():
-        raise Http404  # of work that is not this person's to see
+    board = Board(board_of_branch(found.pk), _uuid(line) if line else None)
+    if board.of != found.pk:
+        above = Branch.objects.for_user(by).filter(pk=board.of)
+        found = above.select_related("thread").first()
+    if found is None:
+        raise NotPermitted(ELSEWHERE)
     return Shown(found, board)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import Http404, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import path
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -27,8 +27,13 @@ NOT_HELD = "That lock had ended already, or another run has it. This is how it i
 @require_http_methods(["GET", "HEAD", "POST"])
 @member
 def board(request: MemberRequest, pk: UUID) -> HttpResponse:
-    """A part of the board, and its locks. POST takes a lock away."""
+    """A part of the board, and its locks. POST takes a lock away.
+
+    A sub-agent's branch has none of its own: this leads to the one that it works on.
+    """
     at = _at(request, pk)
+    if at.thread.pk != pk:
+        return redirect(at.address)
     if request.method != "POST":
         return _page(request, at)
     _require_writer(request)

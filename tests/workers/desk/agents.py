@@ -519,6 +519,33 @@ planner = register(
     )
 )
 
+scout = register(
+    Agent(
+        "test-scout",
+        model="scripted",
+        system="You find things out, and share them.",
+        tools=[*BOARD, wire],
+    )
+)
+
+foreman = register(
+    Agent(
+        "test-foreman",
+        model="scripted",
+        system="You have others find things out.",
+        tools=[*BOARD, agent_tool(scout.name, name="scout")],
+    )
+)
+
+chief = register(
+    Agent(
+        "test-chief",
+        model="scripted",
+        system="You have others have others find things out.",
+        tools=[*BOARD, agent_tool(foreman.name, name="foreman")],
+    )
+)
+
 # Each stores one checkpoint at the end.
 brief = {
     name: register(
