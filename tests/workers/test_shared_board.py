@@ -342,3 +342,56 @@ def test_what_a_sub_agent_kept_goes_with_its_thread_and_what_it_shared_stays(
     assert plan(alice, caller.branch_id) == "by night train"
     assert not Entry.objects.exclude(line=None).exists()
     assert EntryLock.objects.get() == lock
+
+
+def test_a_single_worker_does_three_runs_of_which_each_waits_for_something(
+    server, alice, bob, workers
+):
+    """The foreman for two scouts, one scout for a person, the other for its lock."""
+    both = [("f1", "scout", {"task": "First."}), ("f2", "scout", {"task": "Second."})]
+    server.always(_calls(*both), match="Plan a trip.", turn=0)
+    server.always("Done.", match="Plan a trip.", turn=1)
+    for turn, (tool, more) in enumerate(
+        [
+            ("board_lock", AT),
+            ("wire", {"to": "the railway", "amount": "49"}),
+            ("board_write", {**AT, "value": "paid", "fence": 1}),
+            ("board_unlock", {**AT, "fence": 1}),
+        ]
+    ):
+        server.always(_calls((f"a{turn}", tool, more)), match="First.", turn=turn)
+    server.always("Paid.", match="First.", turn=4)
+    for turn, (tool, more) in enumerate(
+        [
+            ("board_lock", {**AT, "wait": 3600}),
+            ("board_read", AT),
+            (
+                "board_write",
+                {**AT, "value": "noted", "fence": 2, "expected_version": 1},
+            ),
+        ]
+    ):
+        server.always(_calls((f"b{turn}", tool, more)), match="Second.", turn=turn)
+    server.always("Noted.", match="Second.", turn=3)
+    workers.start(1)
+    caller = start.start_run(agent=foreman.name, message="Plan a trip.", by=alice)
+    children = Run.objects.filter(parent=caller).order_by("created_at")
+    wait_until(lambda: [run.status for run in children.all()] == ["waiting"] * 2)
+    first, second = children
+    [call] = second.calls.exclude(waits_for=None)
+    lock = EntryLock.objects.get()
+    assert (call.waits_for, lock.run) == (lock.pk, first.pk)
+    assert Run.objects.get(pk=caller.pk).status == "waiting"
+    assert not Branch.objects.exclude(holder=None).exists()  # no worker is kept
+    [asked] = pending(first)
+    decide.approve(asked, seen=asked.as_shown(), by=bob)
+    wait_until(lambda: ended(caller))
+    assert {run.status for run in Run.objects.all()} == {"succeeded"}
+    assert plan(alice, caller.branch_id) == "noted"
+    assert EntryLock.objects.get().fence == 2
+    assert [row.version for row in EntryVersion.objects.order_by("version")] == [1, 2]
+
+
+def _calls(*calls: Call) -> dict[str, Any]:
+    made = [wire.call(tool, arguments, id) for id, tool, arguments in calls]
+    return wire.use(made, None)
