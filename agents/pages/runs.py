@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from agents.pages import live
 from agents.pages.answering import said
 from agents.pages.cost_limit import CostLimit, cost_field, cost_limit
 from agents.pages.damage import open_each
+from agents.pages.delegated import Relative, waited_for
 from agents.pages.principal import MemberRequest, member
 from agents.pages.respond import hx_location, moved_on
 from agents.pages.run_list.find import PERIODS, Filters, Found, Page, page_of
@@ -42,6 +44,7 @@ class Row:
     title: str | None = None
     branch: str = ""
     error: str | None = None
+    waits_for: Sequence[Relative] = ()  # agents
 
     @property
     def most_steps(self) -> int:
@@ -66,15 +69,22 @@ class Row:
 
 
 def _rows(principal: UserPrincipal, runs: list[Found]) -> list[Row]:
+    awaited = waited_for(principal, runs)
     if not runs or not principal.may_read:
-        return [Row(run) for run in runs]
+        return [Row(run, waits_for=awaited.get(run.pk, ())) for run in runs]
     opened = gate.admit(
         principal,
         purpose="runs",
         threads={run.thread_id: run.thread for run in runs}.values(),
     )
     return [
-        Row(run, title, (branch or "") if run.branch.parent_id else "", error)
+        Row(
+            run,
+            title,
+            (branch or "") if run.branch.parent_id else "",
+            error,
+            awaited.get(run.pk, ()),
+        )
         for run, title, branch, error in zip(
             runs,
             open_each(opened, [run.thread for run in runs], "title"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from checkpoints.access import Role
 from checkpoints.models import Branch, Checkpoint
 from tests.conftest import as_owner
 from tests.workers.conftest import ended, kinds, pending, wait_until
-from tests.workers.desk.agents import planner, researcher
+from tests.workers.desk.agents import boss, planner, researcher
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
@@ -247,6 +248,65 @@ def test_the_pages_of_parent_and_child_link_to_each_other(delegated, alice):
     back = reverse("agents:thread", args=[delegated.thread_id])
     assert f'Waiting for <a href="{there}">test-researcher</a>' in page(delegated)
     assert f'Started by <a href="{back}">test-planner</a>' in page(child)
+
+
+def test_pages_say_whom_the_parent_waits_for_and_lead_there(delegated, server, alice):
+    client = Client()
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
+
+    def page(address: str) -> str:
+        content = client.get(address).content.decode()
+        main = content[content.index("<main") :]
+        return " ".join(re.sub(r"<(?!a ).*?>", "", main).split())
+
+    step(delegated)
+    child = child_of(delegated)
+    link = f'<a href="/threads/{child.thread_id}/">test-researcher'
+    thread = f"/threads/{delegated.thread_id}/"
+    top = client.get(thread).content.decode()
+    [chip] = re.findall(r'<a [^>]*id="thread-status"[^>]*>.*?</a>', top)
+    assert f'href="/threads/{child.thread_id}/"' in chip
+    assert chip.endswith("waiting for test-researcher</a>")
+    assert "waiting for a person" not in page(thread)
+    assert f"waits for {link}, asked" in page(thread)  # at the end of the steps
+    for place in ("/threads/", "/runs/"):
+        assert f"waits for {link}" in page(place)
+    # The call's card, at the step that asked for it and at the one that waits.
+    card = f'href="/threads/{child.thread_id}/">test-researcher is at it'
+    for kind in ("model", "interrupt"):
+        at = Checkpoint.objects.get(branch=delegated.branch_id, kind=kind)
+        assert card in page(f"{thread}at/{at.pk}/")
+    server.will_say("49 euros.")
+    server.will_say("Take the train.")
+    step(child)
+    step(delegated)
+    at = Checkpoint.objects.get(branch=delegated.branch_id, kind="tool")
+    card = f'href="/threads/{child.thread_id}/">thread of test-researcher'
+    assert card in page(f"{thread}at/{at.pk}/")
+    assert f"{link}" in page(f"{thread}at/{at.pk}/?tab=effects")
+    assert "waits for" not in page("/threads/")
+
+
+def test_of_what_waits_for_a_person_and_an_agent_the_page_says_the_person(
+    server, alice
+):
+    both: list[tuple[str, str, dict[str, Any]]] = [
+        ("c1", "research", {"task": TASK}),
+        ("c2", "wire", {"to": "a friend", "amount": "10", "reason": "As asked."}),
+    ]
+    server.will_call_all(*both)
+    run = start.start_run(agent=boss.name, by=alice, message="Plan a trip.")
+    step(run)
+    assert len(pending(run)) == 1
+    assert child_of(run).is_live
+    client = Client()
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
+    page = client.get(f"/threads/{run.thread_id}/").content.decode()
+    assert "waiting for a person" in page
+    assert 'id="thread-status" href' not in page
+    assert f'Waiting for <a href="/threads/{child_of(run).thread_id}/">' in page
 
 
 def test_what_children_use_counts_toward_the_parents_limit(delegated, server, work):

@@ -11,6 +11,7 @@ from django.db.models import prefetch_related_objects
 
 from agents.models import Approval, ToolCall
 from agents.pages.damage import open_each
+from agents.pages.delegated import Relative
 from agents.pages.thread.steps import Step
 from agents.tools.retitled import retitled
 from checkpoints.gate import Pass
@@ -22,6 +23,7 @@ class CallView:
     title: str
     step: int | None  # of its result; while there is none, of the reply that made it
     checkpoint: UUID | None
+    child: Relative | None = None  # the run that does it, or did
 
     @property
     def approval(self) -> Approval | None:
@@ -35,11 +37,15 @@ class CallView:
 
 
 def call_views(
-    calls: Sequence[ToolCall], placed: Mapping[UUID, int], opened: Pass | None
+    calls: Sequence[ToolCall],
+    placed: Mapping[UUID, int],
+    opened: Pass | None,
+    children: Mapping[UUID, Relative],
 ) -> list[CallView]:
     """Calls with their titles opened; without a pass, with their tool's name.
 
-    `placed`: the steps of checkpoints of the branch that is shown.
+    `placed`: the steps of checkpoints of the branch that is shown; `children`: the runs
+    that its calls have started.
     """
     titles = _titles(calls, opened) if opened else [None] * len(calls)
     views: list[CallView] = []
@@ -52,6 +58,7 @@ def call_views(
                 title=titles[n] or call.tool or "unregistered tool",
                 step=placed.get(at),
                 checkpoint=at if at in placed else None,
+                child=children.get(call.pk),
             )
         )
     return views
@@ -76,9 +83,12 @@ def _titles(calls: Sequence[ToolCall], opened: Pass) -> list[str | None]:
 
 
 def calls_at(
-    calls: Sequence[ToolCall], steps: Sequence[Step], at: Step
+    calls: Sequence[ToolCall],
+    steps: Sequence[Step],
+    at: Step,
+    children: Mapping[UUID, Relative],
 ) -> list[ToolCall]:
-    """The calls that a step made, answered, asked about or decided."""
+    """The calls that a step made, answered, asked about, put to an agent or decided."""
     if at.kind == "model":
         return [call for call in calls if call.reply_id == at.id]
     result = [call for call in calls if call.result_checkpoint_id == at.id]
@@ -92,5 +102,6 @@ def calls_at(
     return [
         call
         for call in calls
-        if call.reply_id == reply.id and getattr(call, "approval", None)
+        if call.reply_id == reply.id
+        and (call.pk in children or getattr(call, "approval", None))
     ]

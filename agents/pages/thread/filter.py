@@ -12,7 +12,11 @@ from agents.pages.signs import KIND
 from checkpoints.models import Checkpoint
 
 LONGEST = 200  # characters of a filter
-OUTCOMES = {"failed": "failed", "waiting": "waits for a person", "ok": "done"}
+OUTCOMES = {
+    "failed": "failed",
+    "waiting": "waits for a person or an agent",
+    "ok": "done",
+}
 
 
 @dataclass(frozen=True)

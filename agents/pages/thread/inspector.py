@@ -56,7 +56,9 @@ def inspect(
         case "effects":
             is_import = subject.thread.origin == Thread.Origin.IMPORT
             return {
-                "calls": call_views(calls, subject.placed, subject.opened),
+                "calls": call_views(
+                    calls, subject.placed, subject.opened, subject.children
+                ),
                 "elsewhere": calls_elsewhere(history.records) if is_import else (),
             }
         case "files":

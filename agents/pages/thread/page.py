@@ -24,7 +24,7 @@ from agents.pages.thread.matches import filter_form, find, list_of
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.relatives import relatives
-from agents.pages.thread.rights import actions, composer, waiting
+from agents.pages.thread.rights import actions, composer, pending, waiting
 from agents.pages.thread.settled import Settled, settled
 from agents.pages.thread.status import (
     branch_menu,
@@ -91,7 +91,7 @@ def page_context(
         here = tip.at(at.id, own=at.branch_id == shown)
     every = here.tab == "effects" or bool(here.path)
     calls = calls_of(subject, every=every) if subject.steps else []
-    lines = subject.lines
+    lines, near = subject.lines, relatives(subject)
     sums = settled(subject.thread, subject.branches)
     current = at.step if at else 0
     matches = find(subject, tip.filter, current=current) if tip.filter else None
@@ -126,7 +126,9 @@ def page_context(
         "place": here,
         "tip": tip,
         "at": at,
-        "status": thread_status(subject),
+        "status": thread_status(
+            subject, near, asked=pending(calls, subject) is not None
+        ),
         "answering": said(subject.run, head_step=subject.branch.head_step)
         if subject.run
         else "",
@@ -145,7 +147,7 @@ def page_context(
             current=current,
             people=subject.people,
             where=subject.where,
-            waiting=waiting(subject, calls),
+            waiting=waiting(subject, calls, near),
         )
         if matches is None
         else list_of(matches, subject, tip, current),
@@ -167,7 +169,7 @@ def page_context(
         "paused": why_paused(subject),
         "limit": cost_limit(subject.run) if subject.run else None,
         "agent_gone": agent_gone(subject),
-        "relatives": relatives(subject),
+        "relatives": near,
         "request_key": uuid4(),
         "following": here is tip,
         "new_steps": max(0, subject.branch.head_step - seen) if seen is not None else 0,

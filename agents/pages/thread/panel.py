@@ -120,7 +120,10 @@ def step_panel(
         if record
         else Additions(),
         calls=call_views(
-            calls_at(calls, subject.steps, at), subject.placed, subject.opened
+            calls_at(calls, subject.steps, at, subject.children),
+            subject.placed,
+            subject.opened,
+            subject.children,
         ),
         run=run,
         version=_version(subject, at, run),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.models import Approval, Run, ToolCall
+from agents.pages.thread.relatives import Relatives
 from agents.pages.thread.steps import Step, Wait
 from agents.pages.thread.subject import Subject
 from agents.runs.begin import AS_IT_CAME
@@ -47,7 +48,9 @@ def pending(calls: Sequence[ToolCall], subject: Subject) -> Approval | None:
     return None
 
 
-def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
+def waiting(
+    subject: Subject, calls: Sequence[ToolCall], near: Relatives
+) -> Wait | None:
     """What the branch waits for at its tip."""
     run = subject.run
     if run is None or run.status != Run.Status.WAITING or not subject.steps:
@@ -56,6 +59,8 @@ def waiting(subject: Subject, calls: Sequence[ToolCall]) -> Wait | None:
     approval = pending(calls, subject)
     if approval is None and run.needs_owner:
         return Wait("waits for an owner", since)
+    if approval is None and near.waited_for:
+        return Wait("waits for", since, agents=near.waited_for, href=near.address)
     if approval is None:
         return Wait("waits for its turn", since)
     said = "waits for an answer to" if approval.kind == "question" else "waits for"

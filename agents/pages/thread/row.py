@@ -103,9 +103,10 @@ def _noted() -> SafeString:
 
 def _wait(wait: Wait) -> SafeString:
     return format_html(
-        '<li class="gap"><span>{}{}{}</span></li>\n',
+        '<li class="gap"><span>{}{}{}{}</span></li>\n',
         wait.text,
         _approval(wait) if wait.approval else "",
+        _agents(wait) if wait.agents else "",
         format_html(", asked {}", ago(wait.since)) if wait.since else "",
     )
 
@@ -116,3 +117,9 @@ def _approval(wait: Wait) -> SafeString:
         reverse("agents:approval", args=[wait.approval]),
         wait.number,
     )
+
+
+def _agents(wait: Wait) -> SafeString:
+    if not wait.href:
+        return format_html(" {}", wait.agents)
+    return format_html(' <a href="{}">{}</a>', wait.href, wait.agents)

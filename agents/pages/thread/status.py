@@ -11,6 +11,7 @@ from agents.pages import live
 from agents.pages.thread.map import BranchMap, Line, colours_of
 from agents.pages.thread.names import FEW
 from agents.pages.thread.place import Place
+from agents.pages.thread.relatives import ALONE, Relatives
 from agents.pages.thread.subject import Subject, failed_step
 from checkpoints.models import Branch
 
@@ -31,6 +32,7 @@ class Status:
     colour: str
     icon: str
     words: str
+    href: str = ""  # of the thread that it waits for
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,14 @@ class MenuItem:
     starred: bool = False
 
 
-def thread_status(subject: Subject) -> Status:
-    """Of the branch that is shown: its newest run, or why there is none."""
-    run = subject.run
+def thread_status(
+    subject: Subject, near: Relatives = ALONE, *, asked: bool = False
+) -> Status:
+    """Of the branch that is shown: its newest run, or why there is none.
+
+    A run that waits for an agent and a person is `asked`: the person can do something.
+    """
+    run, agents = subject.run, "" if asked else near.waited_for
     if run is None:
         if subject.thread.origin == "import":
             return Status("slate", "import", "imported")
@@ -63,6 +70,8 @@ def thread_status(subject: Subject) -> Status:
             return Status("indigo", "run", "running")
         case Run.Status.WAITING if run.is_held:
             return Status("amber", "clock", "paused, waits for a person")
+        case Run.Status.WAITING if agents:
+            return Status("slate", "clock", f"waiting for {agents}", near.address)
         case Run.Status.WAITING:
             return Status("amber", "clock", "waiting for a person")
         case Run.Status.FAILED:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Protocol
 from uuid import UUID
 
+from agents.pages.delegated import delegated_to
 from agents.pages.text import duration
 from agents.pages.thread.place import Place
 
@@ -71,6 +72,8 @@ class Wait:
     since: datetime | None = None  # still waiting
     approval: UUID | None = None
     number: int = 0
+    agents: str = ""
+    href: str = ""  # of the agent's thread
 
 
 @dataclass(frozen=True)
@@ -230,7 +233,8 @@ def _pause(
     if step.latency_ms:
         waited -= timedelta(milliseconds=step.latency_ms)
     if before.kind == "interrupt" and waited >= timedelta(seconds=1):
-        who = people.get(step.actor_id or 0, "a decision")
+        agent = delegated_to(step.name) if step.kind == "tool" else ""
+        who = people.get(step.actor_id or 0, agent or "a decision")
         yield Wait(f"{duration(waited)} waiting for {who}")
     elif waited >= PAUSE:
         yield Wait(f"{duration(waited)} later")

@@ -19,6 +19,7 @@ from django.http import Http404
 from agents.models import Approval, Run, ToolCall
 from agents.pages.chips import Chips
 from agents.pages.damage import DAMAGE, open_each
+from agents.pages.delegated import Relative, children_of
 from agents.pages.retention.thread import Gone, gone
 from agents.pages.thread.map import Line, Mark
 from agents.pages.thread.names import Names
@@ -65,6 +66,8 @@ class Subject:
     people: dict[int, str] = field(default_factory=dict)
     # Steps of the checkpoints that `calls_of` met: of replies and of results.
     placed: dict[UUID, int] = field(default_factory=dict)
+    # By the call: the runs that did those calls which are put to agents.
+    children: dict[UUID, Relative] = field(default_factory=dict)
 
     @property
     def near(self) -> range:
@@ -313,6 +316,7 @@ def calls_of(subject: Subject, *, every: bool = True) -> list[ToolCall]:
         if result and is_there(call.ended_branch, call.ended_step):
             subject.placed[result] = call.ended_step
         found.append(call)
+    subject.children |= children_of(subject.principal, found)
     return sorted(found, key=lambda c: (subject.placed[c.reply_id], c.ordinal))
 
 

@@ -13,6 +13,7 @@ from django.db.models import F, Sum
 from agents.models import Run
 from agents.pages import text
 from agents.pages.damage import open_columns, open_each
+from agents.pages.delegated import Relative, waited_for
 from agents.pages.remarks.shown import Topic, of_threads, thread_topic
 from agents.pages.threads.load import Found, OfThreads
 from checkpoints import gate
@@ -58,6 +59,7 @@ class Row:
     readable: bool = True
     gone: str = ""  # "archived", "deleted"
     remarks: Topic | None = None  # on the thread itself; None: sealed
+    waits_for: Sequence[Relative] = ()  # agents, with their threads
 
     @property
     def agent(self) -> str:
@@ -83,6 +85,7 @@ def rows_of(
     labels = _labels(principal, newest.values(), opened)
     charts = _charts(principal, newest.values())
     spent = _spent(principal, ids)
+    awaited = waited_for(principal, [each.run for each in found if each.run])
     rows = []
     for each, title in zip(found, titles, strict=True):
         thread, branch = each.thread, newest[each.thread.pk]
@@ -101,6 +104,7 @@ def rows_of(
                 readable=title is not None or opened is None,
                 gone=_gone(each),
                 remarks=topics.get(thread.pk),
+                waits_for=awaited.get(each.run.pk, ()) if each.run else (),
             )
         )
     return rows

@@ -519,6 +519,15 @@ planner = register(
     )
 )
 
+boss = register(
+    Agent(
+        "test-boss",
+        model="scripted",
+        system="You have others find things out, and pay.",
+        tools=[agent_tool(researcher.name, name="research"), wire],
+    )
+)
+
 scout = register(
     Agent(
         "test-scout",
