@@ -414,3 +414,11 @@ class ToolCall(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tool or 'unregistered tool'} {short(self.pk)}"
+
+    @property
+    def awaits_lock(self) -> bool:
+        """Whether it was held back for a lock, and not made since."""
+        return self.waits_for is not None and self.status in (
+            self.Status.PROPOSED,
+            self.Status.APPROVED,
+        )

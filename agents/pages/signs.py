@@ -72,7 +72,7 @@ KIND = {
     "input": Look("slate", "U", "person"),
     "model": Look("indigo", "L", "model"),
     "tool": Look("jade", "T", "tool"),
-    "interrupt": Look("amber", "?", "waits for a person or an agent"),
+    "interrupt": Look("amber", "?", "waits for a person, an agent or a lock"),
     "decision": Look("slate", "D", "decision"),
     "edit": Look("violet", "E", "edit"),
     "summary": Look("violet", "S", "summary"),

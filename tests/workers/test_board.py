@@ -12,6 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils.html import strip_tags
 
 from agents.models import Approval, Run, ToolCall
 from agents.runs import reaper, runner, start, stop
@@ -417,6 +418,20 @@ def test_an_operator_who_takes_the_lock_away_wakes_who_waits(waiting, held, alic
     answer = client.post(page, {"lock": str(lock.pk), "fence": lock.fence})
     assert answer.status_code in (302, 303)
     assert status(waiting) == "ready"
+
+
+def test_the_thread_says_that_it_waits_for_a_lock_and_leads_to_the_board(
+    waiting, alice
+):
+    client = Client()
+    with as_owner():
+        client.force_login(User.objects.get(pk=alice.user_id))
+    page = client.get(reverse("agents:thread", args=[waiting.thread_id])).content
+    shown = " ".join(strip_tags(page.decode()).split())
+    assert "waiting for a lock" in shown
+    assert "waiting for a person" not in shown
+    board = reverse("agents:board", args=[waiting.thread_id])
+    assert f'href="{board}?branch={waiting.branch_id}"' in page.decode()
 
 
 def test_a_run_that_waits_for_a_lock_is_cancelled_at_once(waiting, held, alice):

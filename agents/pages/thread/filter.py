@@ -14,7 +14,7 @@ from checkpoints.models import Checkpoint
 LONGEST = 200  # characters of a filter
 OUTCOMES = {
     "failed": "failed",
-    "waiting": "waits for a person or an agent",
+    "waiting": "waits for a person, an agent or a lock",
     "ok": "done",
 }
 

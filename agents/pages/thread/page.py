@@ -24,7 +24,7 @@ from agents.pages.thread.matches import filter_form, find, list_of
 from agents.pages.thread.panel import step_panel
 from agents.pages.thread.place import TABS, Place, asked_path, number
 from agents.pages.thread.relatives import relatives
-from agents.pages.thread.rights import actions, composer, pending, waiting
+from agents.pages.thread.rights import actions, composer, lock_of, pending, waiting
 from agents.pages.thread.settled import Settled, settled
 from agents.pages.thread.status import (
     branch_menu,
@@ -127,7 +127,10 @@ def page_context(
         "tip": tip,
         "at": at,
         "status": thread_status(
-            subject, near, asked=pending(calls, subject) is not None
+            subject,
+            near,
+            asked=pending(calls, subject) is not None,
+            lock=lock_of(calls, subject),
         ),
         "answering": said(subject.run, head_step=subject.branch.head_step)
         if subject.run

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.urls import reverse
+
 from agents.models import Approval, Run, ToolCall
 from agents.pages.thread.relatives import Relatives
 from agents.pages.thread.steps import Step, Wait
@@ -48,6 +50,17 @@ def pending(calls: Sequence[ToolCall], subject: Subject) -> Approval | None:
     return None
 
 
+def lock_of(calls: Sequence[ToolCall], subject: Subject) -> str:
+    """Where to look who has the lock that the run waits for; "" where it waits for none."""
+    run = subject.run
+    if run is None or run.status != Run.Status.WAITING:
+        return ""
+    if not any(call.run_id == run.pk and call.awaits_lock for call in calls):
+        return ""
+    board = reverse("agents:board", args=[subject.thread.pk])
+    return f"{board}?branch={subject.branch.pk}"
+
+
 def waiting(
     subject: Subject, calls: Sequence[ToolCall], near: Relatives
 ) -> Wait | None:
@@ -61,6 +74,8 @@ def waiting(
         return Wait("waits for an owner", since)
     if approval is None and near.waited_for:
         return Wait("waits for", since, agents=near.waited_for, href=near.address)
+    if approval is None and (board := lock_of(calls, subject)):
+        return Wait("waits for", since, agents="a lock", href=board)
     if approval is None:
         return Wait("waits for its turn", since)
     said = "waits for an answer to" if approval.kind == "question" else "waits for"

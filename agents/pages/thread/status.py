@@ -46,11 +46,12 @@ class MenuItem:
 
 
 def thread_status(
-    subject: Subject, near: Relatives = ALONE, *, asked: bool = False
+    subject: Subject, near: Relatives = ALONE, *, asked: bool = False, lock: str = ""
 ) -> Status:
     """Of the branch that is shown: its newest run, or why there is none.
 
     A run that waits for an agent and a person is `asked`: the person can do something.
+    `lock`: where to look who has the lock that it waits for.
     """
     run, agents = subject.run, "" if asked else near.waited_for
     if run is None:
@@ -72,6 +73,8 @@ def thread_status(
             return Status("amber", "clock", "paused, waits for a person")
         case Run.Status.WAITING if agents:
             return Status("slate", "clock", f"waiting for {agents}", near.address)
+        case Run.Status.WAITING if lock and not asked:
+            return Status("slate", "lock", "waiting for a lock", lock)
         case Run.Status.WAITING:
             return Status("amber", "clock", "waiting for a person")
         case Run.Status.FAILED:

@@ -21,7 +21,7 @@ from checkpoints.models import Branch, Checkpoint, Thread
 WITHOUT_CONTENT = {
     "input": "message",
     "model": "model call",
-    "interrupt": "asks a person or an agent",
+    "interrupt": "asks a person or an agent, or waits for a lock",
     "error": "failure",
 }
 
