@@ -7,6 +7,7 @@
     ├─ ArgumentsDoNotFit, ToolError ─ SecretUnusable,
     │  ResultNotKept                              a call goes back to the model
     ├─ ModelFailed                                no usable reply came
+    ├─ AdvanceFailed                              an agent's own loop gave no next step
     ├─ MalformedLog, BadFile, AlreadyImported, TooLarge,
     │  NoTestCase                                 a file is not taken, or not made
     ├─ InvalidRemark                              a note, label or reason does not fit
@@ -221,6 +222,20 @@ class ModelFailed(AgentsError):
         super().__init__(message)
         self.error_class = error_class
         self.attempts = [dict(attempt) for attempt in attempts]
+
+
+class AdvanceFailed(AgentsError):
+    """An agent's own `advance` gave nothing that can be done next.
+
+    `error_class` is the code that runs are counted by; the message names the function.
+    """
+
+    code = "advance_failed"
+    retry = True
+
+    def __init__(self, error_class: str, message: str) -> None:
+        super().__init__(message)
+        self.error_class = error_class
 
 
 class MalformedLog(AgentsError):

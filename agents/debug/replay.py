@@ -17,6 +17,7 @@ from agents.errors import ArgumentsDoNotFit, ModelFailed, UnknownTool
 from agents.policies.judge import REJECTED, STOPS
 from agents.pure.bundles.testcase import (
     MADE,
+    REPLIES,
     Recorded,
     TestCase,
     final_of,
@@ -37,6 +38,7 @@ from agents.pure.step import (
     ToolOutcome,
 )
 from agents.runs.execute import execute
+from agents.runs.own import Advance
 from agents.tools import Agent, titles
 from checkpoints.errors import BadOperation
 from checkpoints.ids import uuid7
@@ -130,6 +132,11 @@ class _World:
         self._tools = {tool.name: tool for tool in agent.tools}
         self._at = 0
         self._state: State = {}
+        self._own = (
+            None
+            if agent.advance is None
+            else Advance(agent, lambda value: value, _Unused())
+        )
         self._asked = set(case.asked)  # ordinals of the last reply's calls
         self._decided = set(case.decided)
 
@@ -141,7 +148,7 @@ class _World:
             if expected.kind == "decision" and expected.ordinal is not None:
                 self._decided.add(expected.ordinal)
             return fold(state, expected.ops)
-        match advance(state, self, self):
+        match advance(state, self, self, own=self._own):
             case Continue(step):
                 pass
             case Finished(step) if step is not None:
@@ -165,7 +172,7 @@ class _World:
         whether people are asked."""
         found: set[int] = set()
         for step in self._case.steps[self._at :]:
-            if step.kind == "model":
+            if step.kind in REPLIES:
                 break
             found.update(step.ruled)
         return found
@@ -271,7 +278,7 @@ class _World:
             ordinal=None,
             asked=[],
             ruled=[],
-            calls=said_calls(_message(step.ops)) if step.kind == "model" else [],
+            calls=said_calls(_message(step.ops)) if step.kind in REPLIES else [],
             ops=list(step.ops),
         )
         if (was := _said(expected)) != (now := _said(came)):
@@ -280,6 +287,8 @@ class _World:
             raise _Diverged("the recorded calls of the reply", "others", [])
         if diff := _differ(expected.ops, came.ops):
             raise _Diverged(was, "the same, with another outcome", diff)
+        if step.kind == "code":  # of a model's reply, this was as it was asked for
+            self._asked, self._decided = set(), set()
 
 
 def _said(step: Recorded) -> str:
@@ -288,6 +297,9 @@ def _said(step: Recorded) -> str:
         case "model":
             tools = ", ".join(call["tool"] for call in step.calls)
             return f"the model calls {tools}" if tools else "the model answers"
+        case "code":
+            tools = ", ".join(call["tool"] for call in step.calls)
+            return f"the agent's code calls {tools}" if tools else "the agent's code"
         case "interrupt":
             return "people are asked"
     failed = "" if step.status == "ok" else f", {step.error_class or step.status}"

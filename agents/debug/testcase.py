@@ -11,7 +11,7 @@ from agents.errors import ArgumentsDoNotFit, NoTestCase
 from agents.models import Approval, Run, ToolCall
 from agents.pure.bundles import file
 from agents.pure.bundles.mask import Masks
-from agents.pure.bundles.testcase import MADE, final_of, said_calls
+from agents.pure.bundles.testcase import MADE, REPLIES, final_of, said_calls
 from agents.pure.calls import Call
 from agents.tools import Agent, registry
 from agents.tools.secrets import capture
@@ -166,7 +166,7 @@ def _all_recorded(
     found = []
     reply: UUID | None = None
     for record, ops in zip(records, every, strict=True):
-        reply = record.id if record.kind == "model" else reply
+        reply = record.id if record.kind in REPLIES else reply
         found.append(_recorded(record, ops, calls, reply))
     return found
 
@@ -176,7 +176,7 @@ def _open_at(steps: list[dict[str, Any]]) -> tuple[list[int], list[int]]:
     asked: set[int] = set()
     decided: set[int] = set()
     for step in steps:
-        if step["kind"] == "model":
+        if step["kind"] in REPLIES:
             asked, decided = set(), set()
         asked.update(step["asked"])
         if step["kind"] == "decision" and step["ordinal"] is not None:
@@ -199,7 +199,7 @@ def _recorded(
         "ordinal": None if row is None else row.ordinal,
         "asked": sorted(each.ordinal for each in asked),
         "ruled": sorted(each.ordinal for each in about if calls.is_ruled(each)),
-        "calls": said_calls(_reply(ops)) if record.kind == "model" else [],
+        "calls": said_calls(_reply(ops)) if record.kind in REPLIES else [],
         "ops": file.folded(ops),
     }
 

@@ -71,6 +71,7 @@ EFFECT = {
 KIND = {
     "input": Look("slate", "U", "person"),
     "model": Look("indigo", "L", "model"),
+    "code": Look("indigo", "C", "the agent's own code"),
     "tool": Look("jade", "T", "tool"),
     "interrupt": Look("amber", "?", "waits for a person, an agent or a lock"),
     "decision": Look("slate", "D", "decision"),

@@ -14,6 +14,8 @@ from checkpoints.pure.codec import State, clean, load_strict
 from checkpoints.pure.ops import Op
 from checkpoints.pure.refs import Ref
 
+BY_CODE = "code"  # `by` of a reply that an agent's own `advance` made (own.py)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -26,6 +28,7 @@ class Call:
     name: str
     arguments: dict[str, Any] | None = field(repr=False)
     problem: str = ""  # why there are no arguments
+    by_code: bool = False  # not a model's: code reads its result
 
 
 Keys = Callable[[UUID, int], UUID]
@@ -63,13 +66,15 @@ def unanswered(state: State, keys: Keys = call_key) -> list[Call]:
     answered = answers(calls, after[::-1])
     reply_id = _reply_id(reply)
     return [
-        _call(call, reply_id, ordinal, keys)
+        _call(call, reply_id, ordinal, keys, reply.get("by") == BY_CODE)
         for ordinal, call in enumerate(calls)
         if ordinal not in answered
     ]
 
 
-def _call(raw: dict[str, Any], reply: UUID, ordinal: int, keys: Keys) -> Call:
+def _call(
+    raw: dict[str, Any], reply: UUID, ordinal: int, keys: Keys, by_code: bool
+) -> Call:
     function = raw["function"]
     name, text = function.get("name"), function.get("arguments")
     arguments, problem, _ = parse_arguments(text)
@@ -81,6 +86,7 @@ def _call(raw: dict[str, Any], reply: UUID, ordinal: int, keys: Keys) -> Call:
         name=name if isinstance(name, str) else "",
         arguments=arguments,
         problem=problem,
+        by_code=by_code,
     )
 
 
@@ -112,9 +118,19 @@ def _reply_id(message: dict[str, Any]) -> UUID:
 
 
 def result_op(
-    step_id: UUID, call: Call, content: str | Ref, *, by_person: bool = False
+    step_id: UUID,
+    call: Call,
+    content: str | Ref,
+    *,
+    by_person: bool = False,
+    problem: str = "",
+    ran_with: dict[str, Any] | None = None,
 ) -> Op:
-    """Append the message that answers the call: what came of it, for the model."""
+    """Append the message that answers the call: what came of it, for the model.
+
+    Code is told more than the text: `problem`, why the call did not succeed, and the
+    arguments that people approved in place of its own.
+    """
     message = {
         "id": str(step_id),
         "role": "tool",
@@ -124,4 +140,8 @@ def result_op(
         "content": content,
         **({"by": PERSON} if by_person else {}),
     }
+    if call.by_code and problem:
+        message["problem"] = problem
+    if call.by_code and ran_with is not None:
+        message["arguments"] = ran_with
     return ops.append("/messages", clean(message)[0])

@@ -10,6 +10,9 @@
         no reply came        Finished(error step, failure)
     the transcript ends with an answer: Finished, with no step
 
+An agent's own `advance` takes the place of the last three lines (`own.py`): calls that it
+makes stand in the transcript as a model's do, and come to their results the same way.
+
 Nothing is kept between two calls of `advance` but the state, so a worker that takes
 over after any commit goes on with the same next step. The model's reply is a step
 of its own, committed before the first of its calls starts.
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.errors import ModelFailed
+from agents.errors import AdvanceFailed, ModelFailed
 from agents.pure.calls import (
     Call,
     Keys,
@@ -38,6 +41,7 @@ from agents.pure.context import (
     moved,
 )
 from agents.pure.labels import first_words
+from agents.pure.own import Own, Think, failed_step, step_of
 from agents.pure.step import (
     Ask,
     Continue,
@@ -67,13 +71,14 @@ def advance(
     waiting: Sequence[Call] | None = None,
     as_whole: AsSent | None = None,
     window: Window | None = None,
+    own: Own | None = None,
 ) -> Continue | Interrupted | Finished:
     """The next step of this state. Whatever the state, it raises nothing of its own.
 
     `waiting`: its unanswered calls, where they are known; `as_whole` as `compose` takes
-    it; `window`: how much of the conversation is sent, if not all. What `tools.run`
-    raises passes through: a tool's failure is an outcome, so an exception is a fault of
-    the runner's.
+    it; `window`: how much of the conversation is sent, if not all; `own`: what says the
+    next step in the model's stead. What `tools.run` raises passes through: a tool's
+    failure is an outcome, so an exception is a fault of the runner's.
     """
     if waiting is None:
         waiting = unanswered(state, keys)
@@ -92,12 +97,25 @@ def advance(
         return Interrupted(step, tuple(call for call, _ in unasked))
     if waiting:
         return Interrupted(None, ())
-    last = next(backwards(state), None)
-    if last is not None and last["role"] == "assistant":
-        return Finished(None)  # a worker stopped between its last step and saying so
+    if own is not None:
+        try:
+            wanted = own.next(state)
+        except AdvanceFailed as failed:
+            return failed_step(failed)
+        if not isinstance(wanted.next, Think):
+            return step_of(wanted, tools)
+    else:
+        last = next(backwards(state), None)
+        if last is not None and last["role"] == "assistant":
+            # A worker stopped between its last step and saying so.
+            return Finished(None)
     if window is not None and (move := moved(state, window)) is not None:
         return Continue(summed_up(state, move, model))
-    return _think(compose(state, tools.schemas, as_whole=as_whole), model, tools)
+    thought = _think(compose(state, tools.schemas, as_whole=as_whole), model, tools)
+    if own is not None and isinstance(thought, Finished) and thought.failure is None:
+        assert thought.step is not None  # the reply
+        return Continue(thought.step)  # whether that is the end, it says itself
+    return thought
 
 
 def ask_once(state: State, model: Model, tools: Tools) -> Finished:
@@ -121,7 +139,16 @@ def _ran(call: Call, outcome: ToolOutcome) -> Continue | Finished:
         status="failed" if outcome.failed or stopped else "ok",
         name=outcome.name,
         label=first_words(outcome.stop or outcome.title),
-        ops=(*outcome.ops, result_op(step_id, call, outcome.content)),
+        ops=(
+            *outcome.ops,
+            result_op(
+                step_id,
+                call,
+                outcome.content,
+                problem=_problem(outcome.failed, outcome.error_class),
+                ran_with=outcome.ran_with,
+            ),
+        ),
         meta=ReplyMeta(latency_ms=outcome.latency_ms, cost=outcome.cost),
         error_class=outcome.error_class,
         context={**(outcome.context or {}), "cleaned": cleaned}
@@ -143,10 +170,18 @@ def _refused(call: Call, refusal: Refuse) -> Step:
         status="failed",
         name=refusal.name,
         label=first_words(refusal.title),
-        ops=(result_op(step_id, call, refusal.text),),
+        ops=(
+            result_op(
+                step_id, call, refusal.text, problem=_problem(True, refusal.error_class)
+            ),
+        ),
         error_class=refusal.error_class,
         call=call.key,
     )
+
+
+def _problem(failed: bool, error_class: str) -> str:
+    return (error_class or "failed") if failed else ""
 
 
 def _think(request: Request, model: Model, tools: Tools) -> Continue | Finished:

@@ -56,6 +56,8 @@ class ToolOutcome:
     latency_ms: int | None = None
     cost: Decimal | None = None  # US dollars, as the tool says
     context: dict[str, Any] | None = field(default=None, repr=False)
+    # Of a call that code made: the arguments that people approved in place of its own.
+    ran_with: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _still_asks(run: Run | None, branch: Branch) -> UUID | None:
     a retry goes on there then."""
     if run is None or run.asks_id is None:
         return None
-    kinds = (Checkpoint.Kind.INPUT, Checkpoint.Kind.MODEL, Checkpoint.Kind.TOOL)
+    kinds = (Checkpoint.Kind.INPUT, *Checkpoint.REPLIES, Checkpoint.Kind.TOOL)
     own = Checkpoint.objects.unscoped(Reason.WORKER).filter(branch=branch)
     return None if own.filter(kind__in=kinds).exists() else run.asks_id
 

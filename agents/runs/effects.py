@@ -246,7 +246,9 @@ class Effects:
             self._ledger.doubt(row, str(doubt))
             raise
         failpoint("after effect")
-        if effective and effective.edited:
+        if edited and call.by_code:
+            outcome = replace(outcome, ran_with=arguments)
+        elif edited:
             told = f"{EDITED}{canonical(arguments).decode()}\n{outcome.content}"
             outcome = replace(outcome, content=told)
         if tool.has_effects:

@@ -276,6 +276,11 @@ def _raised(
 def _said(tool: Tool, error: BaseException) -> str:
     if isinstance(error, TookTooLong):
         return f"did not answer within {seconds_of(tool):g} s"
+    return said(error)
+
+
+def said(error: BaseException) -> str:
+    """What an exception of foreign code says; it may be state."""
     try:
         text = str(error)
     except Exception:  # foreign code, too

@@ -39,6 +39,13 @@ LEFT = (
 
 Status = ToolCall.Status
 
+# Why a call did not succeed, for code that made it.
+_PROBLEMS = {
+    Status.REJECTED: "rejected",
+    Status.SUPERSEDED: "undecided",
+    Status.UNKNOWN: "outcome_unknown",
+}
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -140,7 +147,7 @@ def _decided(
 ) -> Arrival:
     """What the last decision on the request, of this verdict, means for its call."""
     row = approval.call
-    row.status, label, told = _meaning(approval, verdict, who, opener)
+    row.status, label, told = _meaning(approval, verdict, who, opener, call)
     step_id = uuid7()
     step = Step(
         id=step_id,
@@ -149,7 +156,15 @@ def _decided(
         label=first_words(label),
         ops=()
         if told is None
-        else (result_op(step_id, call, told, by_person=verdict is not None),),
+        else (
+            result_op(
+                step_id,
+                call,
+                told,
+                by_person=verdict is not None,
+                problem=_PROBLEMS.get(row.status, ""),
+            ),
+        ),
         context={"approval": str(approval.pk), "call": str(row.pk)},
     )
     assert approval.decided_at is not None  # set with every status but pending
@@ -162,7 +177,7 @@ def _decided(
 
 
 def _meaning(
-    approval: Approval, verdict: str | None, who: str, opener: Pass
+    approval: Approval, verdict: str | None, who: str, opener: Pass, call: Call
 ) -> tuple[ToolCall.Status, str, str | None]:
     """The call's next status, the step's label, and what the model is told, if anything.
 
@@ -186,7 +201,8 @@ def _meaning(
         answer = as_text(content["response"])  # its fields, as JSON; or text
         if in_doubt:
             label = f"{who}: it happened: {answer}"
-            return Status.RESPONDED, label, f"{HAPPENED}\n{answer}"
+            told = answer if call.by_code else f"{HAPPENED}\n{answer}"
+            return Status.RESPONDED, label, told
         return Status.RESPONDED, f"{who}: {answer}", answer
     reason = content["reason"]
     if in_doubt:

@@ -353,7 +353,7 @@ def _run(run: Run) -> RunReport:
 def _answer(opened: Pass, run: Run) -> str | None:
     """What the agent said at the run's last step; None where that went or is no text."""
     last = (
-        run.branch.checkpoints.filter(run=run.pk, kind=Checkpoint.Kind.MODEL)
+        run.branch.checkpoints.filter(run=run.pk, kind__in=Checkpoint.REPLIES)
         .order_by("-step")
         .first()
     )
@@ -361,6 +361,8 @@ def _answer(opened: Pass, run: Run) -> str | None:
         return None
     try:
         messages = hydrate.state(opened, run.branch, step=last.step)["messages"]
+        if messages[-1]["role"] != "assistant":
+            return None  # its code said nothing at the end
         said = Contents(opened, run.thread_id).restore(messages[-1]["content"])
     except GONE:
         return None

@@ -33,7 +33,7 @@ Kind = Checkpoint.Kind
 
 # What an agent does. Messages and decisions come in before it is known to go on.
 _WORK = (
-    *(Kind.MODEL, Kind.TOOL, Kind.INTERRUPT),
+    *(Kind.MODEL, Kind.CODE, Kind.TOOL, Kind.INTERRUPT),
     *(Kind.PROGRESS, Kind.RESUME, Kind.SUMMARY),
 )
 
@@ -82,6 +82,8 @@ def rest(run: Run, last: Work | None, *, lapsed: bool, now: datetime) -> Rest | 
 
 def resumption(run: Run, agent: Agent, rest: Rest | None, state: State) -> Step | None:
     """The step that says on what the run goes on; None: on what it went before."""
+    if not agent.model:
+        return None  # it is sent nothing
     messages = messages_of(state)
     if not messages or (
         messages[-1]["role"] == "assistant" and not calls_of(messages[-1])

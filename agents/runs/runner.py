@@ -30,6 +30,7 @@ from agents.runs.execute import CallBroke, CallInDoubt
 from agents.runs.heartbeat import Heartbeat
 from agents.runs.ledger import Ledger
 from agents.runs.migrate import migration
+from agents.runs.own import Advance
 from agents.runs.patience import Patience, Watched
 from agents.runs.priced import Priced
 from agents.runs.progress import Progress
@@ -181,6 +182,11 @@ class Runner:
         )
         model = Watched(OpenAIModel(), patience, heart, self._progress)
         self._model = Recalled(Priced(model), contents)
+        self._own = (
+            None
+            if held.agent.advance is None
+            else Advance(held.agent, contents.restore, heart)
+        )
 
     def _migrate(self) -> None:
         """Bring old state up to date, as a step that keeps what that changed.
@@ -270,6 +276,7 @@ class Runner:
             waiting=open_calls,
             as_whole=self._as_whole,
             window=window_of(state, self._claim.agent.window, str(self._claim.run.pk)),
+            own=self._own,
         )
 
     def _take_in(self) -> None:

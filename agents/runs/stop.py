@@ -165,7 +165,9 @@ def answer_rest(run: Run, *, taken_in: bool = False) -> None:
         waiting = said.undelivered().first()
         if waiting is None and taken_in:
             replies = Checkpoint.objects.filter(
-                thread=run.thread_id, branch=run.branch_id, kind=Checkpoint.Kind.MODEL
+                thread=run.thread_id,
+                branch=run.branch_id,
+                kind__in=Checkpoint.REPLIES,
             )
             last = replies.order_by("step").values_list("step", flat=True).last()
             after = said.filter(checkpoint__step__gt=-1 if last is None else last)

@@ -43,9 +43,10 @@ def counts(step: Step) -> bool:
 
 def calls_in(step: Step) -> int:
     """How many calls it proposes. One goes into the step's own statement."""
-    if step.kind != Checkpoint.Kind.MODEL or not step.ops:
+    if step.kind not in Checkpoint.REPLIES or not step.ops:
         return 0
-    return len(calls_of(step.ops[-1][2]))
+    *_, last = step.ops
+    return len(calls_of(last[2])) if last[:2] == ["append", "/messages"] else 0
 
 
 def without_secrets(step: Step) -> Step:

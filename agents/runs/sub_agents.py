@@ -147,7 +147,7 @@ class SubAgents:
     def _said(self, child: Run) -> str:
         """Its last message; a later one of its thread is none of this call's."""
         steps = Checkpoint.objects.unscoped(Reason.WORKER).filter(
-            run=child.pk, branch=child.branch_id, kind=Checkpoint.Kind.MODEL
+            run=child.pk, branch=child.branch_id, kind__in=Checkpoint.REPLIES
         )
         last = steps.order_by("-step").values_list("step", flat=True).first()
         try:
@@ -156,7 +156,10 @@ class SubAgents:
             opened = hydrate.open_at(opener, branch, step=last)
         except (NotPermitted, Pruned, Shredded):
             return GONE
-        content = opened.state["messages"][-1].get("content")
+        message = opened.state["messages"][-1]
+        if message["role"] != "assistant":
+            return NOTHING  # its code said nothing at the end
+        content = message.get("content")
         whole = Contents(opener, child.thread_id).restore(content)
         return whole if isinstance(whole, str) and whole else NOTHING
 

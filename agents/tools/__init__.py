@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from agents.errors import ToolError
 from agents.pure.context import Window
+from agents.pure.own import Do, Done, Next, Note, Say, Think
 from agents.tools.agent import Agent
 from agents.tools.agent_tool import agent_tool
 from agents.tools.board import BOARD
@@ -25,6 +26,7 @@ from agents.tools.limits import Limits
 from agents.tools.memory import MEMORY
 from agents.tools.previews import Preview
 from agents.tools.registry import register, registry
+from agents.tools.turn import Result, Turn
 from agents.tools.working import WORKING_MEMORY
 
 __all__ = [
@@ -34,18 +36,26 @@ __all__ = [
     "WORKING_MEMORY",
     "Agent",
     "Changed",
+    "Do",
+    "Done",
     "Files",
     "Fitted",
     "Found",
     "IdempotencyKey",
     "Invalid",
     "Limits",
+    "Next",
+    "Note",
     "Preview",
+    "Result",
     "Rule",
+    "Say",
     "Seen",
+    "Think",
     "Tool",
     "ToolContext",
     "ToolError",
+    "Turn",
     "Unchanged",
     "Window",
     "agent_tool",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, get_args
@@ -11,9 +12,11 @@ from typing import Any, Literal, get_args
 from agents.errors import BadDeclaration, UnknownTool
 from agents.pure import searched
 from agents.pure.context import Window
+from agents.pure.own import Next
 from agents.pure.queues import PRIORITIES, QUEUE, Priority, is_name
-from agents.tools.declared import Tool
+from agents.tools.declared import Tool, source_version
 from agents.tools.limits import DEFAULT, Limits
+from agents.tools.turn import Turn
 from checkpoints.pure.codec import State
 from checkpoints.pure.pointer import is_path
 from checkpoints.pure.schema import (
@@ -34,8 +37,8 @@ class Agent:
     """An agent that code offers: prompt, model, parameters and tools."""
 
     name: str
-    model: str
-    system: str = field(repr=False)
+    model: str = ""  # needed, unless it brings an `advance` that asks none
+    system: str = field(default="", repr=False)
     tools: Sequence[Tool] = ()
     temperature: float | None = 0
     top_p: float | None = None
@@ -56,11 +59,19 @@ class Agent:
     # What its threads are found by: names, and paths of the state. No part of its spec:
     # it does the same with them.
     search_fields: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # What says its next step, in place of the chat loop (own.py).
+    advance: Callable[[Turn], Next] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", self.name):
             raise BadDeclaration(
                 f"Agent {self.name!r}: a name is up to 60 small letters, digits and -."
+            )
+        if self.advance is not None:
+            self._check_advance(self.advance)
+        elif not self.model:
+            raise BadDeclaration(
+                f"Agent {self.name!r} has neither a model nor an advance of its own."
             )
         names = [tool.name for tool in self.tools]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -117,6 +128,19 @@ class Agent:
                 f"{self.schema_version - 1} is needed, and none from later ones."
             )
 
+    def _check_advance(self, advance: Callable[[Turn], Next]) -> None:
+        if not inspect.isfunction(advance):
+            raise BadDeclaration(
+                f"Agent {self.name!r}: advance is a {type(advance).__name__}, not a"
+                " function of a Turn."
+            )
+        try:
+            inspect.signature(advance).bind(None)
+        except TypeError as wrong:
+            raise BadDeclaration(
+                f"Agent {self.name!r}: advance is called with a Turn alone: {wrong}."
+            ) from None
+
     def _check_search_fields(self) -> None:
         if len(self.search_fields) > searched.MOST:
             raise BadDeclaration(
@@ -145,6 +169,12 @@ class Agent:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         return [tool.offered for tool in self.tools]
+
+    @property
+    def advances_by(self) -> str:
+        """The name of its own `advance`; empty: the chat loop."""
+        own = self.advance
+        return "" if own is None else f"{own.__module__}.{own.__qualname__}"
 
     def current(self, state: State) -> State:
         """The state as this agent has it now; the same object where it is that already.
@@ -186,4 +216,6 @@ class Agent:
             declared["resume_after"] = self.resume_after.total_seconds()
         if self.window is not None:
             declared["window"] = self.window.spec()
+        if self.advance is not None:
+            declared["advance"] = source_version(self.advance, {}, with_helpers=True)
         return declared

@@ -39,34 +39,21 @@ class IdempotencyKey(str):
     __slots__ = ()
 
 
-class ToolContext:
-    """Working memory, as the tool sees and changes it.
+class WorkingMemory:
+    """The channels of the state, to read and to change.
 
-    Changes are operations: they are committed with the call's result, or not at all
-    when the tool fails.
+    Changes are operations: they are committed with the step, or not at all.
     """
 
-    def __init__(
-        self,
-        state: State,
-        recall: Recall = lambda value: value,
-        *,
-        memory: bool = True,
-        run: RunPrincipal | None = None,
-    ) -> None:
-        """Without `memory`, there is none to read or change: a result that is given
-        again for the same arguments must not depend on anything else. Without `run`,
-        the tool is tried out, and has no long-term memory."""
+    def __init__(self, state: State, recall: Recall, *, memory: bool = True) -> None:
         self._memory = memory
-        self._run = run
         self._state = state
         self._recall = recall
         self._ops: list[Op] = []
         self._size = 0
-        self.cost: Decimal | None = None  # US dollars; None: nothing was said of it
 
     def get(self, channel: str, default: Any = None) -> Any:
-        """A copy of a channel (`facts`, `plan`, `vars` …), with this tool's changes.
+        """A copy of a channel (`facts`, `plan`, `vars` …), with the changes made here.
 
         In full: with what is kept as blobs.
         """
@@ -113,6 +100,58 @@ class ToolContext:
         self._change(channel, ops.append(pointer(channel), value))
 
     @property
+    def ops(self) -> tuple[Op, ...]:
+        return tuple(self._ops)
+
+    def _require_memory(self) -> None:
+        if not self._memory:
+            raise ToolError(
+                "Results of this tool are cached, so it can neither read nor change "
+                "working memory."
+            )
+
+    def _change(self, channel: str, op: Op) -> None:
+        self._require_memory()
+        if channel in _CLOSED:
+            raise ToolError(f"The channel {channel!r} is not a tool's to change.")
+        try:
+            text = canonical(op, most=LARGEST)
+            copy: Op = parse(text)  # type: ignore[assignment]  # a list
+            self._state = fold(self._state, [copy])
+        except (BadOperation, NotStorable) as error:
+            raise ToolError(f"Working memory was not changed: {error}") from error
+        self._size += len(text)
+        if self._size > LARGEST:
+            raise ToolError(
+                f"Working memory was not changed: one call may add {LARGEST // 1024**2}"
+                " MB at most."
+            )
+        self._ops.append(copy)
+
+
+class ToolContext(WorkingMemory):
+    """Working memory, as the tool sees and changes it.
+
+    Changes are operations: they are committed with the call's result, or not at all
+    when the tool fails.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        recall: Recall = lambda value: value,
+        *,
+        memory: bool = True,
+        run: RunPrincipal | None = None,
+    ) -> None:
+        """Without `memory`, there is none to read or change: a result that is given
+        again for the same arguments must not depend on anything else. Without `run`,
+        the tool is tried out, and has no long-term memory."""
+        super().__init__(state, recall, memory=memory)
+        self._run = run
+        self.cost: Decimal | None = None  # US dollars; None: nothing was said of it
+
+    @property
     def run(self) -> RunPrincipal:
         """The run, acting for whoever started it: what long-term memory is asked with."""
         if self._run is None or not self._memory:
@@ -155,32 +194,3 @@ class ToolContext:
                 " given that is none."
             )
         self.cost = spent + dollars.quantize(_SMALLEST)
-
-    @property
-    def ops(self) -> tuple[Op, ...]:
-        return tuple(self._ops)
-
-    def _require_memory(self) -> None:
-        if not self._memory:
-            raise ToolError(
-                "Results of this tool are cached, so it can neither read nor change "
-                "working memory."
-            )
-
-    def _change(self, channel: str, op: Op) -> None:
-        self._require_memory()
-        if channel in _CLOSED:
-            raise ToolError(f"The channel {channel!r} is not a tool's to change.")
-        try:
-            text = canonical(op, most=LARGEST)
-            copy: Op = parse(text)  # type: ignore[assignment]  # a list
-            self._state = fold(self._state, [copy])
-        except (BadOperation, NotStorable) as error:
-            raise ToolError(f"Working memory was not changed: {error}") from error
-        self._size += len(text)
-        if self._size > LARGEST:
-            raise ToolError(
-                f"Working memory was not changed: one call may add {LARGEST // 1024**2}"
-                " MB at most."
-            )
-        self._ops.append(copy)

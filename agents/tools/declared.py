@@ -307,8 +307,33 @@ def _kept(result: Any) -> str:
         raise ResultNotKept(str(problem)) from problem
 
 
-def source_version(function: Callable[..., Any], schema: Schema) -> str:
-    return _hash([_source(function), schema])
+def source_version(
+    function: Callable[..., Any], schema: Schema, *, with_helpers: bool = False
+) -> str:
+    """`with_helpers`: and of the functions of its module that it comes to."""
+    if not with_helpers:
+        return _hash([_source(function), schema])
+    found: dict[str, str] = {}
+    _sources(function, function.__module__, found)
+    return _hash([found, schema])
+
+
+def _sources(function: Callable[..., Any], module: str, found: dict[str, str]) -> None:
+    found[function.__qualname__] = _source(function)
+    for name in sorted(_names(function.__code__)):
+        other = getattr(function, "__globals__", {}).get(name)
+        if (
+            inspect.isfunction(other)
+            and other.__module__ == module
+            and other.__qualname__ not in found
+        ):
+            _sources(other, module, found)
+
+
+def _names(body: CodeType) -> set[str]:
+    """That it and what is defined in it look up."""
+    inner = (each for each in body.co_consts if isinstance(each, CodeType))
+    return set(body.co_names).union(*map(_names, inner))
 
 
 @cache

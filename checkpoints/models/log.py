@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 
@@ -35,11 +37,15 @@ class Checkpoint(models.Model):
         PROGRESS = "progress"
         RESUME = "resume"
         ERROR = "error"
+        CODE = "code"
 
     class Status(models.TextChoices):
         OK = "ok"
         FAILED = "failed"
         WAITING = "waiting"
+
+    # What an agent says, and calls, is said in a step of these: by a model, or by code.
+    REPLIES: ClassVar = (Kind.MODEL, Kind.CODE)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     workspace = models.ForeignKey(

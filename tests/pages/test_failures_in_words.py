@@ -18,7 +18,14 @@ from checkpoints.errors import CheckpointsError
 ROOT = Path(__file__).resolve().parents[2]
 # Where runs, calls and requests fail; what makes a failure, and which argument names it.
 PARTS = ("approvals", "llm", "policies", "pure", "runs")
-MAKERS = {"Failure": 0, "ModelFailed": 0, "Trouble": 0, "Refuse": 2, "stop": 1}
+MAKERS = {
+    "Failure": 0,
+    "ModelFailed": 0,
+    "Trouble": 0,
+    "Refuse": 2,
+    "stop": 1,
+    "_no_step": 0,  # of an agent's own loop
+}
 # Of the log's errors, those that no run ends with and no step tells.
 NEVER = {
     "checkpoints_error",  # the base
@@ -28,6 +35,7 @@ NEVER = {
     "bad_row",  # what verifying finds, and says itself
     *("bad_token", "token_refused", "too_many_requests"),  # of programs
     *("entry_conflict", "invalid_entry"),  # what a tool answers, and a form
+    *("entry_locked", "lock_lost"),  # what a tool answers
 }
 WAYS_ON = re.compile(
     r"retry|fork|resume|look where|message can tell|by itself|deploy|an admin|new thread"

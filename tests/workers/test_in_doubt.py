@@ -18,7 +18,8 @@ from checkpoints.models import Membership
 from tests.conftest import as_owner
 from tests.pages.forms import hash_on_page
 from tests.workers.conftest import kinds, pending
-from tests.workers.desk.agents import _post, _sent, desk
+from tests.workers.desk.agents import _sent, desk
+from tests.workers.desk.ledger import post
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -283,7 +284,7 @@ def test_what_arrives_a_moment_after_its_call_broke_is_found(
     @tool(effect="external", title="Deliver {text}", approve=never, reconcile=_sent)
     def deliver(text: str, *, key: IdempotencyKey) -> None:
         """Deliver something by a carrier that is slow to say so."""
-        Timer(0.2, _post, ("deliveries", key, {"text": text})).start()
+        Timer(0.2, post, ("deliveries", key, {"text": text})).start()
         raise ConnectionResetError
 
     deploy(desk, tools=[deliver])

@@ -22,7 +22,8 @@ from checkpoints.access import Reason, unscoped
 from checkpoints.clock import ClockTimestamp
 from checkpoints.models import Branch, Checkpoint
 from tests.workers.conftest import pending, wait_until
-from tests.workers.desk.agents import _post, _sent, desk, look
+from tests.workers.desk.agents import _sent, desk, look
+from tests.workers.desk.ledger import post
 from tests.workers.test_calls_that_hang import _once, page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,7 +51,7 @@ def leave(begin, server, deploy) -> Callable[..., Run]:
         def deliver(text: str, *, key: IdempotencyKey) -> None:
             """As the desk's, but that the line breaks once."""
             if sends or not runs:
-                _post("deliveries", key, {"text": text})
+                post("deliveries", key, {"text": text})
             if runs:
                 with unscoped(Reason.TEST):
                     pause(runs.pop())

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.urls import reverse
 
-from agents.models import Run
 from agents.pages.fork.calls import (
     CALLS,
     answered_here,
@@ -28,6 +27,7 @@ from agents.pages.fork.places import (
 from agents.pages.fork.version import other_version
 from agents.pages.thread.attempts import changed_since
 from agents.pages.thread.place import Place
+from agents.pages.thread.rights import resumes
 from agents.pages.thread.steps import Step
 from agents.pages.thread.subject import Subject, calls_of
 from agents.pure.context import calls_of as calls_of_reply
@@ -103,7 +103,7 @@ def context(source: Source, form: ForkForm) -> dict[str, Any]:
             step.kind == "input" and step.branch_id == at.branch_id
             for step in subject.steps[at.step + 1 :]
         ),
-        "resumes": Run.Resume.choices,
+        "resumes": resumes(subject),  # none: its agent asks no model
         "model_changed": changed_since(subject.history.records, at.step)
         if subject.history
         else "",

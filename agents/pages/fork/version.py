@@ -35,6 +35,7 @@ WORDS = {
     "busy": "messages while it works",
     "limits": "limits",
     "checkpoint": "when it is stored",
+    "advance": "the code that says its next step",
 }
 PARAMS = {"system": "system prompt"}  # else their own names
 

@@ -15,6 +15,7 @@ from agents.pages.delegated import Relative
 from agents.pages.thread.steps import Step
 from agents.tools.retitled import retitled
 from checkpoints.gate import Pass
+from checkpoints.models import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,13 @@ def calls_at(
     children: Mapping[UUID, Relative],
 ) -> list[ToolCall]:
     """The calls that a step made, answered, asked about, put to an agent or decided."""
-    if at.kind == "model":
+    if at.kind in Checkpoint.REPLIES:
         return [call for call in calls if call.reply_id == at.id]
     result = [call for call in calls if call.result_checkpoint_id == at.id]
     if result or at.kind not in {"interrupt", "decision", "error"}:
         return result
     reply = next(
-        (step for step in reversed(steps[: at.step]) if step.kind == "model"), None
+        (s for s in reversed(steps[: at.step]) if s.kind in Checkpoint.REPLIES), None
     )
     if reply is None:
         return []

@@ -39,6 +39,7 @@ class Actions:
     retry: Run | None
     reason: str = ""
     take_over: Run | None = None
+    resumes: Sequence[tuple[str, str]] = ()  # what a retry may go on from
 
 
 def pending(calls: Sequence[ToolCall], subject: Subject) -> Approval | None:
@@ -92,11 +93,18 @@ def actions(subject: Subject, at: Step | None) -> Actions:
         cancel=run if run and run.is_live and not run.cancel_requested else None,
         retry=run if run and _may_be_retried(run) and not newer else None,
         take_over=run if run and run.needs_owner and not newer else None,
+        resumes=resumes(subject),
     )
 
 
 def _may_be_retried(run: Run) -> bool:
     return run.status in RETRIED or run.is_paused
+
+
+def resumes(subject: Subject) -> Sequence[tuple[str, str]]:
+    """What a run may go on from: nothing to choose where no model is sent anything."""
+    agent = subject.agent
+    return () if agent is not None and not agent.model else Run.Resume.choices
 
 
 def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
@@ -115,7 +123,7 @@ def composer(subject: Subject, calls: Sequence[ToolCall]) -> Composer | None:
     if run is None or not run.is_live:
         step = subject.branch.head_step
         said = f"Starts a run that goes on from step {step}."
-        return Composer(True, said, resumes=Run.Resume.choices)
+        return Composer(True, said, resumes=resumes(subject))
     if run.cancel_requested and not run.interrupted:
         return Composer(False, "The run is being cancelled.")
     if run.needs_owner:

@@ -21,6 +21,7 @@ from checkpoints.models import Branch, Checkpoint, Thread
 WITHOUT_CONTENT = {
     "input": "message",
     "model": "model call",
+    "code": "the agent's own code",
     "interrupt": "asks a person or an agent, or waits for a lock",
     "error": "failure",
 }

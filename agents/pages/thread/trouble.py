@@ -16,6 +16,16 @@ _MODEL = {
     "no_summary": "The model wrote no summary of the messages that are not sent any more. "
     "The facts stand for them, and the next summary takes them in by itself.",
 }
+_ADVANCE = {
+    "advance_raised": "The agent's own code broke. Retry asks it again for the same state, "
+    "once it is mended.",
+    "advance_invalid": "The agent's own code gave nothing that could be done next. Retry "
+    "asks it again, once it is mended.",
+    "advance_stuck": "The agent's own code would have gone round in a circle. Retry asks "
+    "it again, once it is mended; a fork can begin from another state.",
+    "advance_timeout": "The agent's own code gave nothing in time. Retry asks it again, "
+    "once it is mended.",
+}
 _TOOL = {
     "sub_agent_failed": "The agent that was asked failed; its own thread says why. The "
     "agent here was told; fork before this step to ask anew.",
@@ -122,7 +132,7 @@ _RUN = {
     "interrupted": "A message interrupted the run. The next run answers it.",
     **dict.fromkeys(("internal_error", "unscoped", "step_not_found"), _INSIDE),
 }
-MEANS = {**_MODEL, **_TOOL, **_POLICY, **_LIMITS, **_STATE, **_AWAY, **_RUN}
+MEANS = {**_MODEL, **_ADVANCE, **_TOOL, **_POLICY, **_LIMITS, **_STATE, **_AWAY, **_RUN}
 
 # A tool may refuse with a class of its own, and a bundle bring any.
 OTHER = (

@@ -29,7 +29,7 @@ from checkpoints.pure.ops import Folder, Op
 MOST_BRANCHES, MOST_STEPS = 1_000, 20_000
 KINDS = (
     *("input", "model", "tool", "interrupt", "decision", "edit", "summary"),
-    *("snapshot", "migrate", "progress", "resume", "error"),
+    *("snapshot", "migrate", "progress", "resume", "error", "code"),
 )
 STATUSES = ("ok", "failed", "waiting")
 IMPORTED = "imported"  # in a step's context: what was known of it elsewhere

@@ -37,7 +37,8 @@ from checkpoints.pure import codec
 from checkpoints.pure.codec import State
 from checkpoints.pure.ops import Op, fold
 
-MADE = frozenset({"model", "tool", "interrupt", "error"})
+REPLIES = frozenset({"model", "code"})
+MADE = REPLIES | {"tool", "interrupt", "error"}
 
 
 @dataclass(frozen=True)

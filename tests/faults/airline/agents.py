@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.tools import Agent, IdempotencyKey, Rule, Tool, never, register, tool
 from checkpoints.pure.codec import canonical
-from tests.workers.desk.agents import _post as post
+from tests.workers.desk.ledger import post
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "get_user_details": {"user_id": str},

@@ -14,7 +14,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from pydantic import BaseModel, Field
 
@@ -25,16 +25,19 @@ from agents.tools import (
     WORKING_MEMORY,
     Agent,
     Changed,
+    Done,
     Files,
     Found,
     IdempotencyKey,
     Invalid,
     Limits,
+    Next,
     Preview,
     Rule,
     Seen,
     ToolContext,
     ToolError,
+    Turn,
     Unchanged,
     Window,
     agent_tool,
@@ -45,17 +48,8 @@ from agents.tools import (
 )
 from agents.tools.declare import ask
 from checkpoints.pure.schema import Migrations
-
-
-def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
-    request = Request(  # noqa: S310  # the test's own server
-        f"{os.environ['DESK_LEDGER']}/ledger/{kind}",
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", "Idempotency-Key": key},
-    )
-    with urlopen(request, timeout=30) as answer:  # noqa: S310
-        result: dict[str, Any] = json.load(answer)
-    return result
+from tests.workers.desk import written as written  # registers its own
+from tests.workers.desk.ledger import post
 
 
 @tool(
@@ -67,7 +61,7 @@ def _post(kind: str, key: str, body: dict[str, Any]) -> dict[str, Any]:
 )
 def book(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Book something."""
-    return _post("bookings", key, {"item": item, "price": str(price)})
+    return post("bookings", key, {"item": item, "price": str(price)})
 
 
 def _fares() -> dict[str, Any]:
@@ -114,7 +108,7 @@ def _voucher(item: str, price: Decimal) -> Preview:
 )
 def reserve(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Reserve something at a price that may change."""
-    return _post("reservations", key, {"item": item, "price": str(price)})
+    return post("reservations", key, {"item": item, "price": str(price)})
 
 
 @tool(
@@ -128,20 +122,20 @@ def reserve(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]
 )
 def snap_up(item: str, price: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Reserve something whose price must be known soon."""
-    return _post("reservations", key, {"item": item, "price": str(price)})
+    return post("reservations", key, {"item": item, "price": str(price)})
 
 
 @tool(effect="external", title="Send {text}", approve=never)
 def send(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
     """Send something that cannot be taken back and must not go out twice."""
-    return _post("emails", key, {"text": text})
+    return post("emails", key, {"text": text})
 
 
 @tool(effect="external", idempotent=True, title="Charge {amount}", approve=never)
 def charge(amount: Decimal, *, key: IdempotencyKey, ctx: ToolContext) -> dict[str, Any]:
     """Charge a card with a credential, which the payment service repeats."""
     secret = ctx.secret("DESK_PAYMENTS")
-    told = _post("charges", key, {"amount": str(amount), "with": secret[-4:]})
+    told = post("charges", key, {"amount": str(amount), "with": secret[-4:]})
     ctx.put("facts", "header", f"Bearer {secret}")
     return {**told, "authorised by": secret}
 
@@ -174,19 +168,19 @@ def _delivered(key: IdempotencyKey) -> Any:
 @tool(effect="external", title="Deliver {text}", approve=never, reconcile=_sent)
 def deliver(text: str, *, key: IdempotencyKey) -> dict[str, Any]:
     """Send something that must not go out twice, and of which one can ask."""
-    return _post("deliveries", key, {"text": text})
+    return post("deliveries", key, {"text": text})
 
 
 @tool(effect="external", title="Wire {amount} to {to}", approve=Rule("money"))
 def wire(to: str, amount: Decimal, *, key: IdempotencyKey) -> dict[str, Any]:
     """Send money, which is asked about and must not be sent twice."""
-    return _post("transfers", key, {"to": to, "amount": str(amount)})
+    return post("transfers", key, {"to": to, "amount": str(amount)})
 
 
 @tool(effect="write", idempotent=True, title="Hold {item}", approve=never)
 def hold(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
     """Hold something, and remember how often."""
-    _post("holds", key, {"item": item})
+    post("holds", key, {"item": item})
     ctx.put("vars", item, ctx.get("vars").get(item, 0) + 1)
     return "held"
 
@@ -199,7 +193,7 @@ def quote(item: str, *, key: IdempotencyKey, ctx: ToolContext) -> str:
         raise ToolError("there is no such thing")
     if item == "the last":
         return str(ctx.get("vars"))
-    answer = _post("quotes", key, {"item": item})
+    answer = post("quotes", key, {"item": item})
     return f"{item}: {answer['confirmation']}"
 
 
@@ -224,7 +218,7 @@ def fetch(size: int) -> str:
 @tool(effect="external", title="Order {size}", approve=never)
 def order(size: int, *, key: IdempotencyKey, ctx: ToolContext) -> str:
     """What must not happen twice, with a long answer."""
-    _post("orders", key, {"size": size})
+    post("orders", key, {"size": size})
     ctx.put("vars", "ordered", size)
     return _pages(size)
 
@@ -232,7 +226,7 @@ def order(size: int, *, key: IdempotencyKey, ctx: ToolContext) -> str:
 @tool(effect="external", title="Order a number", approve=never)
 def misorder(*, key: IdempotencyKey) -> float:
     """An effect whose answer is no JSON."""
-    _post("orders", key, {})
+    post("orders", key, {})
     return float("nan")
 
 
@@ -281,7 +275,7 @@ def search(what: str, *, ctx: ToolContext) -> str:
 def print_out(pages: int, *, key: IdempotencyKey, ctx: ToolContext) -> str:
     """Print, which costs by the page."""
     ctx.spent(Decimal(pages) / 10)
-    _post("prints", key, {"pages": pages})
+    post("prints", key, {"pages": pages})
     return _pages(200_000)
 
 
@@ -595,3 +589,13 @@ bounded = {
         "thrifty": Limits(max_cost=Decimal("0.2")),
     }.items()
 }
+
+
+def dawdle(turn: Turn) -> Next:
+    """What no `advance` should do: it says that it began, and then takes its time."""
+    post("dawdling", "once", {})
+    time.sleep(30)
+    return Done()
+
+
+dawdler = register(Agent("test-dawdler", advance=dawdle))
