@@ -11,6 +11,7 @@ from agents.errors import ToolError
 from agents.pure.context import CHANNEL
 from agents.tools import secrets
 from checkpoints.access import RunPrincipal
+from checkpoints.entry_vectors import Embedder
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops, refs
 from checkpoints.pure.codec import State, canonical, parse
@@ -53,10 +54,12 @@ class ToolContext:
         *,
         memory: bool = True,
         run: RunPrincipal | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         """Without `memory`, there is none to read or change: a result that is given
         again for the same arguments must not depend on anything else. Without `run`,
         the tool is tried out, and has no long-term memory."""
+        self.embedder = embedder  # None: memory is searched by words
         self._memory = memory
         self._run = run
         self._state = state
