@@ -25,9 +25,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F
 
-from checkpoints import audit, entry_locks, gate
+from checkpoints import audit, entry_locks, entry_vectors, gate
 from checkpoints.access import Board, RunPrincipal, UserPrincipal
 from checkpoints.clock import ClockTimestamp, now
+from checkpoints.entry_vectors import Embedder, Meaning, Text
 from checkpoints.errors import (
     CheckpointsError,
     DecryptionError,
@@ -51,7 +52,8 @@ from checkpoints.owners import (
 from checkpoints.pure import names
 from checkpoints.pure.codec import canonical
 from checkpoints.pure.names import Name, Namespace
-from checkpoints.pure.rank import rank, said
+from checkpoints.pure.rank import said, scored
+from checkpoints.pure.vectors import blend
 
 Scope = Entry.Scope
 
@@ -81,6 +83,7 @@ class Listed:
 
     found: list[Found]
     total: int
+    meaning: Meaning | None = None  # of a search that knows meanings: how far it did
 
     @property
     def is_whole(self) -> bool:
@@ -176,23 +179,40 @@ def listed(by: By, of: Whose, prefix: Namespace = (), *, gone: bool = False) -> 
 
 
 def search(
-    by: By, of: Whose, query: str, prefix: Namespace = (), *, most: int
+    by: By,
+    of: Whose,
+    query: str,
+    prefix: Namespace = (),
+    *,
+    most: int,
+    embedder: Embedder | None = None,
 ) -> Listed:
     """The entries below a namespace that fit these words, best first (`pure/rank.py`).
 
-    Of the SEARCHED that were written last; `total` is how many there are to search.
-    Raises NotPermitted.
+    With an `embedder` also those that fit by their meaning (`entry_vectors.py`); a run's
+    search keeps the vectors that it has made. Of the SEARCHED that were written last;
+    `total` is how many there are to search. Raises NotPermitted.
     """
     below = _below(by, of, prefix)
     total = below.count()
-    opened = _opened(by, _newest(by, below)[:SEARCHED], f"search {_purpose(of)}")
-    readable = [(one, one.name) for one in opened if one.name]
+    rows = list(_newest(by, below)[:SEARCHED])
+    opener = gate.admit(by, purpose=f"search {_purpose(of)}")
+    readable = [(one, one.name) for one in _read(opener, rows) if one.name]
     texts = [
         f"{' '.join(name.namespace)} {name.key} {said(one.value)}"
         for one, name in readable
     ]
-    best = rank(query, texts, most=most)
-    return Listed([readable[place][0] for place in best], total)
+    by_words = scored(query, texts)
+    if embedder is None or not texts or not query.strip():
+        best, meaning = blend(by_words, {}, most=most), None
+    else:
+        of_entries = [
+            Text(one.entry, one.row.version, text)
+            for (one, _), text in zip(readable, texts, strict=True)
+        ]
+        near, meaning = entry_vectors.near(by, opener, query, of_entries, embedder)
+        best = blend(by_words, near, most=most)
+    return Listed([readable[place][0] for place in best], total, meaning)
 
 
 def history(by: By, entry: Entry) -> list[Found]:
@@ -271,10 +291,12 @@ def _newest(by: By, of: EntryQuerySet) -> EntryVersionQuerySet:
 
 
 def _opened(by: By, rows: Iterable[EntryVersion], purpose: str) -> list[Found]:
-    read = list(rows)
-    opener = gate.admit(by, purpose=purpose)
-    opened = opener.open_each(read, "content")
-    return [_checked(row, content) for row, content in zip(read, opened, strict=True)]
+    return _read(gate.admit(by, purpose=purpose), list(rows))
+
+
+def _read(opener: gate.Pass, rows: list[EntryVersion]) -> list[Found]:
+    opened = opener.open_each(rows, "content")
+    return [_checked(row, content) for row, content in zip(rows, opened, strict=True)]
 
 
 def _checked(row: EntryVersion, content: Any) -> Found:

@@ -11,7 +11,14 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from checkpoints.access import Reason
-from checkpoints.models import Branch, Deletion, Entry, EntryLock, EntryVersion
+from checkpoints.models import (
+    Branch,
+    Deletion,
+    Entry,
+    EntryLock,
+    EntryVector,
+    EntryVersion,
+)
 
 # It can be restored until then. A day at least: a worker that froze before it wrote its
 # call's result finds by the version's key that it has written, however late it wakes up.
@@ -36,6 +43,8 @@ def sweep() -> int:
         locked = due.select_for_update(skip_locked=True).values_list("pk", flat=True)
         ids = list(locked[:BATCH])
         if ids:
+            vectors = EntryVector.objects.unscoped(Reason.REAPER)
+            vectors.filter(entry__in=ids).delete()
             versions = EntryVersion.objects.unscoped(Reason.REAPER)
             versions.filter(entry__in=ids).delete()
             entries.filter(pk__in=ids).delete()

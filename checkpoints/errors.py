@@ -292,6 +292,14 @@ class InvalidEntry(CheckpointsError):
     status = 422
 
 
+class NoVectors(CheckpointsError):
+    """The embedding model gave none, in plain words: what is looked for is found by words."""
+
+    code = "no_vectors"
+    status = 503
+    retry = True
+
+
 class EntryConflict(CheckpointsError):
     """The entry is at another version than whoever writes has seen. Nothing was written.
 

@@ -32,6 +32,8 @@ RIGHTS = {
     # A version is written once; what expired goes by the worker's hand.
     "checkpoints_entry": Rights(web=CHANGE, worker=ALL),
     "checkpoints_entryversion": Rights(web=ADD, worker=PACKED),
+    # Made, and made anew, by workers; pages compare.
+    "checkpoints_entryvector": Rights(web=READ, worker=ALL),
     # Taken by runs; a page releases one.
     "checkpoints_entrylock": Rights(web="SELECT, UPDATE", worker=ALL),
     "checkpoints_storemark": Rights(web=CHANGE, worker=CHANGE),

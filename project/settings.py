@@ -202,6 +202,11 @@ API_REQUESTS_PER_MINUTE = env.number("API_REQUESTS_PER_MINUTE", default=600, lea
 # The model's server: any that speaks OpenAI's chat completions.
 OPENAI_BASE_URL = env.optional("OPENAI_BASE_URL")
 OPENAI_API_KEY = env.optional("OPENAI_API_KEY")
+# Memory is searched by meaning where a model gives vectors; without one, by words. It is
+# on the server above, or on one of its own, which the key above is not for.
+EMBEDDING_MODEL = env.optional("EMBEDDING_MODEL")
+EMBEDDING_BASE_URL = env.optional("EMBEDDING_BASE_URL")
+EMBEDDING_API_KEY = env.optional("EMBEDDING_API_KEY")
 # One step tries again where that may help: so often, and for so long in all.
 MODEL_ATTEMPTS = env.number("MODEL_ATTEMPTS", default=4, least=1)
 MODEL_DEADLINE_SECONDS = env.number("MODEL_DEADLINE_SECONDS", default=120, least=1)

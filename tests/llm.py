@@ -105,6 +105,10 @@ class ScriptedModel:
         """`drop` before the effect, `drop_after` it, `hang` after it, `slow`, a status."""
         self.fault(kind, times, target="ledger", **more)
 
+    def embedding_fault(self, kind: str, times: int | None = 1, **more: Any) -> None:
+        """`drop`, `hang`, `slow`, a status; `garbage`: no numbers, `cut`: one too few."""
+        self.fault(kind, times, target="embeddings", **more)
+
     # What it saw
 
     @property
@@ -115,6 +119,13 @@ class ScriptedModel:
     @property
     def requests(self) -> list[dict[str, Any]]:
         return [entry["body"] for entry in self.log]
+
+    @property
+    def embedded(self) -> list[str]:
+        """The texts that it was asked for vectors of, in order."""
+        return [
+            text for body in self.services.script.embedded() for text in body["input"]
+        ]
 
     @property
     def pending(self) -> int:

@@ -8,7 +8,8 @@ streamed, so that a call can be followed and ended while it answers.
 
 from __future__ import annotations
 
+from agents.llm.embeddings import Embeddings
 from agents.llm.model import OpenAIModel, Sign
 from agents.llm.server import Server
 
-__all__ = ["OpenAIModel", "Server", "Sign"]
+__all__ = ["Embeddings", "OpenAIModel", "Server", "Sign"]

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 
 from agents.errors import AgentsError, ArgumentsDoNotFit, ResultNotKept, ToolError
+from agents.llm import Embeddings
 from agents.pure.step import ToolOutcome
 from agents.runs.aside import GivenUp, TookTooLong, aside
 from agents.tools import Tool, ToolContext
@@ -98,7 +99,13 @@ def execute(
     """
     started = time.monotonic()
     for tried in range(1, TRIES + 1):
-        context = ToolContext(state, recall, memory=tool.cache is None, run=run)
+        context = ToolContext(
+            state,
+            recall,
+            memory=tool.cache is None,
+            run=run,
+            embedder=Embeddings.from_settings(),
+        )
         try:
             content = _call(tool, arguments, key, context, heart, sign)
         except GivenUp:

@@ -11,6 +11,7 @@ from agents.errors import ToolError
 from agents.pure.context import CHANNEL
 from agents.tools import secrets
 from checkpoints.access import RunPrincipal
+from checkpoints.entry_vectors import Embedder
 from checkpoints.errors import BadOperation, NotStorable
 from checkpoints.pure import ops, refs
 from checkpoints.pure.codec import State, canonical, parse
@@ -143,12 +144,14 @@ class ToolContext(WorkingMemory):
         *,
         memory: bool = True,
         run: RunPrincipal | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         """Without `memory`, there is none to read or change: a result that is given
         again for the same arguments must not depend on anything else. Without `run`,
         the tool is tried out, and has no long-term memory."""
         super().__init__(state, recall, memory=memory)
         self._run = run
+        self.embedder = embedder  # None: memory is searched by words
         self.cost: Decimal | None = None  # US dollars; None: nothing was said of it
 
     @property

@@ -57,17 +57,23 @@ def memory_search(
     """Find what is remembered by its words, best first. An empty namespace is everywhere."""
     try:
         found = entries.search(
-            ctx.run, scope, query, names.namespace(namespace), most=limit
+            ctx.run,
+            scope,
+            query,
+            names.namespace(namespace),
+            most=limit,
+            embedder=ctx.embedder,
         )
     except REFUSED as refused:
         raise ToolError(str(refused)) from refused
     answer: dict[str, Any] = {"found": [told(one) for one in found.found]}
+    notes = [found.meaning.note] if found.meaning and found.meaning.note else []
     if found.total > entries.SEARCHED:
-        answer["note"] = (
+        notes.append(
             f"Of {found.total:,} entries the {entries.SEARCHED:,} that were written last"
             " were searched. A longer namespace narrows it."
         )
-    return answer
+    return answer | ({"note": " ".join(notes)} if notes else {})
 
 
 @tool(effect="read", title="Recall {key}")

@@ -24,6 +24,7 @@ from checkpoints.models import (
     Deletion,
     Entry,
     EntryLock,
+    EntryVector,
     EntryVersion,
     Grant,
     Remark,
@@ -180,6 +181,14 @@ class EntryLockAdmin(ReadOnlyAdmin):
     list_filter = ["workspace", "updated_at"]
     list_select_related = ["workspace"]
     search_fields = ["=id", "=owner", "=run"]
+
+
+@admin.register(EntryVector)
+class EntryVectorAdmin(ReadOnlyAdmin):
+    list_display = ["entry", "workspace"]
+    list_filter = ["workspace"]
+    list_select_related = ["entry", "workspace"]
+    search_fields = ["=entry__id"]
 
 
 @admin.register(EntryVersion)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from checkpoints.models.audit import AuditEvent, AuditLink, AuditPending
 from checkpoints.models.blobs import Blob, StoreMark
-from checkpoints.models.entries import Entry, EntryLock, EntryVersion
+from checkpoints.models.entries import Entry, EntryLock, EntryVector, EntryVersion
 from checkpoints.models.keys import DataKey, WorkspaceKey
 from checkpoints.models.log import Checkpoint, CheckpointDelta, Segment
 from checkpoints.models.people import SignInFailures
@@ -32,6 +32,7 @@ __all__ = [
     "Deletion",
     "Entry",
     "EntryLock",
+    "EntryVector",
     "EntryVersion",
     "Grant",
     "Group",

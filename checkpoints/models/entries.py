@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -13,6 +13,8 @@ from checkpoints.ids import short, uuid7
 from checkpoints.models.fields import BlindIndexField, SealedField
 from checkpoints.models.threads import Branch
 from checkpoints.models.workspaces import Grant, Workspace
+
+M = TypeVar("M", bound=models.Model)
 
 
 class EntryScope(models.TextChoices):
@@ -169,7 +171,9 @@ class Entry(models.Model):
         return f"entry {short(self.pk)}"
 
 
-class EntryVersionQuerySet(ScopedQuerySet["EntryVersion"]):
+class OfEntryQuerySet(ScopedQuerySet[M]):
+    """Rows of entries: who sees the entry sees them."""
+
     def for_user(self, principal: Actor) -> Self:
         return super().for_user(principal).filter(_seen_by("entry__", principal))
 
@@ -177,6 +181,8 @@ class EntryVersionQuerySet(ScopedQuerySet["EntryVersion"]):
         here = self._scoped("run").filter(workspace_id=principal.workspace_id)
         return here.filter(_seen_in("entry__", principal))
 
+
+class EntryVersionQuerySet(OfEntryQuerySet["EntryVersion"]):
     def newest(self) -> Self:
         """Of each entry, the version that counts."""
         return self.filter(version=F("entry__version"))
@@ -230,6 +236,35 @@ class EntryVersion(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.version} of entry {short(self.entry_id)}"
+
+
+class EntryVectorQuerySet(OfEntryQuerySet["EntryVector"]):
+    pass
+
+
+class EntryVector(models.Model):
+    """Where an entry's newest version lies by its meaning, as far as that was asked for.
+
+    Derived: it names the version and the model that it is of, and is made anew where
+    either is another by now. It has its entry's key, so that a record moved to another
+    entry does not open, and goes with it.
+    """
+
+    entry = models.OneToOneField(
+        Entry,
+        models.PROTECT,
+        primary_key=True,
+        related_name="+",
+    )
+    workspace = models.ForeignKey(
+        Workspace, models.PROTECT, related_name="+", db_index=False
+    )
+    vector = SealedField(help_text="Version, model and vector.")
+
+    objects = models.Manager.from_queryset(EntryVectorQuerySet)()
+
+    def __str__(self) -> str:
+        return f"vector of entry {short(self.entry_id)}"
 
 
 class EntryLockQuerySet(ScopedQuerySet["EntryLock"]):

@@ -64,10 +64,16 @@ def rank(query: str, texts: Sequence[str], *, most: int) -> list[int]:
     Of those that fit alike, the earlier one is first. Those without any of its words
     are left out; without words nothing fits.
     """
+    scores = scored(query, texts)
+    return sorted(scores, key=lambda place: (-scores[place], place))[:most]
+
+
+def scored(query: str, texts: Sequence[str]) -> dict[int, float]:
+    """How well each text fits, by its place: those that share a word."""
     wanted = Counter(words(query))
     lengths, found, alike = _index(texts)
     if not wanted or not any(lengths):
-        return []
+        return {}
     usual = sum(lengths) / len(lengths)
     scores: dict[int, float] = defaultdict(float)
     for word, times in wanted.items():
@@ -81,7 +87,7 @@ def rank(query: str, texts: Sequence[str], *, most: int) -> list[int]:
             share = 1 - LENGTH + LENGTH * lengths[place] / usual
             gain = count * (SATURATION + 1) / (count + SATURATION * share)
             scores[place] += times * rarity * gain
-    return sorted(scores, key=lambda place: (-scores[place], place))[:most]
+    return dict(scores)
 
 
 def _index(

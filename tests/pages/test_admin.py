@@ -48,6 +48,7 @@ from checkpoints.models import (
     Branch,
     DataKey,
     Deletion,
+    EntryVector,
     Group,
     Membership,
     RetentionPolicy,
@@ -192,7 +193,10 @@ def keep(trip: Any, person: Any) -> None:
     gone.reason = gate.seal(gone, "reason", "pineapple")
     gone.save()
     kept = Name(("fruit", "pineapple"), str(key))
-    entries.put(person, entries.Scope.WORKSPACE, kept, "pineapple")
+    put = entries.put(person, entries.Scope.WORKSPACE, kept, "pineapple")
+    vector = EntryVector(entry=put.entry, workspace_id=person.workspace_id)
+    vector.vector = gate.seal(vector, "vector", "pineapple")
+    vector.save()
     on_board(trip.run, trip.branch.pk, "pineapple")
     SignInFailures.objects.create(key=str(key), failures=3)
     Price.objects.create(model=f"model-{key}", since="2026-01-01")

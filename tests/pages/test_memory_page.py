@@ -68,6 +68,21 @@ def test_the_list_shows_ones_own_and_apart_from_it_the_workspaces(browser, alice
     assert "Bob" in text(page)
 
 
+def test_words_that_mean_the_same_find_it_where_a_model_knows_meanings(
+    browser, alice, llm, settings
+):
+    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = llm.base_url, llm.api_key
+    settings.EMBEDDING_MODEL = "scripted-embedding-1"
+    entries.put(alice, Scope.USER, name([], "way"), "Call a taxi from Gul")
+    page = browser(alice).get("/memory/?q=cab").content.decode()
+    assert "Call a taxi from Gul" in page
+    assert "by-words" not in page
+    llm.embedding_fault("503")
+    page = browser(alice).get("/memory/?q=cab").content.decode()
+    assert "answered with 503. 1 entries were searched by words alone." in page
+    assert "No entry has these words" in page
+
+
 def test_a_prefix_is_matched_by_whole_parts_and_leads_down_and_up(browser, alice):
     for customer in ("acme", "acme-corp", "a/b"):
         entries.put(alice, USER, name(["c", customer], "tier"), 1)

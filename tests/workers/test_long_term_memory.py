@@ -147,6 +147,29 @@ def test_a_run_of_a_program_has_the_workspaces_memory_and_nobodys_own(
     assert json.loads(told(server))["value"] == "ours"
 
 
+# By meaning
+
+
+def test_where_vectors_are_made_an_agent_finds_by_meaning_and_hears_when_it_did_not(
+    ask, server, alice, settings
+):
+    settings.EMBEDDING_MODEL = "scripted-embedding-1"
+    entries.put(alice, Scope.USER, SEAT, "Marsh calls a taxi, never a bus")
+    entries.put(alice, Scope.USER, name([], "other"), "two suitcases")
+    wanted = {"query": "cab or rail", "scope": "user", "namespace": []}
+    ask(("memory_search", wanted))
+    answer = json.loads(told(server))
+    assert (answer["found"][0]["key"], "note" in answer) == ("seat", False)
+    server.embedding_fault("503")
+    ask(("memory_search", {**wanted, "query": "suitcases"}))
+    answer = json.loads(told(server))
+    assert [one["key"] for one in answer["found"]] == ["other"]
+    assert "searched by words alone" in answer["note"]
+    settings.EMBEDDING_MODEL = None
+    ask(("memory_search", wanted))
+    assert json.loads(told(server)) == {"found": []}
+
+
 # Approval
 
 

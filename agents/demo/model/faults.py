@@ -51,7 +51,7 @@ class Fault:
     times: int | None = 1  # None: until reset
     match: str = ""  # in the last user message
     turn: int | None = None  # only with this many assistant messages before
-    target: str = "model"  # or "ledger"
+    target: str = "model"  # or "ledger", "embeddings"
     seconds: float = 60.0
     retry_after: str = "1"  # seconds, as the header carries it
 

@@ -49,6 +49,7 @@ class Script:
         self._rules: list[Rule] = []
         self._faults: list[Fault] = []
         self._log: list[dict[str, Any]] = []
+        self._embedded: list[dict[str, Any]] = []
 
     def reset(self) -> None:
         with self._lock:
@@ -57,6 +58,7 @@ class Script:
             self._rules.clear()
             self._faults.clear()
             self._log.clear()
+            self._embedded.clear()
 
     def load(self, orders: Mapping[str, Any]) -> None:
         """`{"reset": true, "replies": […], "rules": […], "faults": […]}`, any of them."""
@@ -89,6 +91,15 @@ class Script:
         with self._lock:
             self._log.clear()
 
+    def note_embedded(self, body: dict[str, Any]) -> None:
+        with self._lock:
+            self._embedded.append(body)
+
+    def embedded(self) -> list[dict[str, Any]]:
+        """Requests for vectors."""
+        with self._lock:
+            return copy.deepcopy(self._embedded)
+
     def pending(self) -> int:
         with self._lock:
             return len(self._replies)
@@ -96,6 +107,9 @@ class Script:
     def fault(self, body: Mapping[str, Any]) -> Fault | None:
         text, turn = last_user_text(body), turns(body)
         return self._take("model", text, turn) or model_fault(body["model"])
+
+    def embedding_fault(self, text: str) -> Fault | None:
+        return self._take("embeddings", text, None)
 
     def ledger_fault(self, text: str) -> Fault | None:
         return self._take("ledger", text, None)

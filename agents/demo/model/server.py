@@ -1,6 +1,7 @@
 """The HTTP side: routes, faults, streams.
 
 POST /v1/chat/completions   GET /v1/models             the OpenAI API
+POST /v1/embeddings
 POST /ledger/<kind>         GET /ledger[/<kind>/<key>] the external ledger
 POST /fares                 GET /fares                 what the airline charges
 POST /_control              GET, DELETE /_requests     for tests, only with `control`
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from agents.demo.model import faults, persona, streams, wire
+from agents.demo.model import embeddings, faults, persona, streams, wire
 from agents.demo.model.errors import ApiError, Dropped, context_overflow, invalid
 from agents.demo.model.fares import FareBoard
 from agents.demo.model.faults import Fault
@@ -119,6 +120,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, persona.model(name))
             case "POST", ["v1", "chat", "completions"]:
                 self._complete()
+            case "POST", ["v1", "embeddings"]:
+                self._embed()
             case "POST", ["ledger", kind]:
                 self._record(kind)
             case "GET", ["ledger"]:
@@ -214,6 +217,28 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 self._chunk(event)
         self._chunk(b"")
+
+    # Embeddings
+
+    def _embed(self) -> None:
+        services = self.server.services
+        body = self._body()
+        check_key(self.headers.get("Authorization"))
+        if services.control:
+            services.script.note_embedded(body)
+        fault = services.script.embedding_fault(json.dumps(body, ensure_ascii=False))
+        if fault:
+            if fault.kind in ("hang", "slow"):
+                self._wait(fault.seconds)
+            if fault.kind in ("hang", "drop"):
+                raise Dropped
+            faults.refuse(fault, body)
+        answer = embeddings.answer(body)
+        if fault and fault.kind == "garbage":
+            answer["data"][0]["embedding"] = ["no", None]
+        elif fault and fault.kind == "cut":
+            answer["data"].pop()
+        self._json(200, answer)
 
     # The ledger
 

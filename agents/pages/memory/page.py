@@ -12,6 +12,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from agents.llm import Embeddings
 from agents.models import ToolCall
 from agents.pages.memory.form import as_typed
 from checkpoints import entries
@@ -97,6 +98,7 @@ def context_of(
         "wrong": wrong,
         "rows": rows_of(by, shown.found, filters.of),
         "total": shown.total,
+        "meaning": shown.meaning,
         "is_whole": shown.is_whole or bool(filters.words),
         "below": _below(filters, shown.found),
         "up": _up(filters),
@@ -113,8 +115,15 @@ def _listed(by: UserPrincipal, filters: Filters) -> tuple[entries.Listed, str]:
     except InvalidEntry as wrong:
         return entries.Listed([], 0), str(wrong)
     if filters.words:
-        words = filters.words
-        return entries.search(by, filters.scope, words, prefix, most=MATCHES), ""
+        found = entries.search(
+            by,
+            filters.scope,
+            filters.words,
+            prefix,
+            most=MATCHES,
+            embedder=Embeddings.from_settings(),
+        )
+        return found, ""
     return entries.listed(by, filters.scope, prefix, gone=filters.gone), ""
 
 
