@@ -188,7 +188,8 @@ RQ = {"COMMIT_MODE": "on_db_commit", "JOB_CLASS": "agents.queue.HoldpointJob"}
 # Runs
 
 LEASE_SECONDS = env.number("LEASE_SECONDS", default=15, least=1)
-MAX_STEPS = env.number("MAX_STEPS", default=100, least=1)  # of one run
+# Of one run. One of the demo's takes a thousand.
+MAX_STEPS = env.number("MAX_STEPS", default=1_500 if HOLDPOINT_DEMO else 100, least=1)
 # A call of a tool that declares no time of its own is waited for so long.
 TOOL_TIMEOUT_SECONDS = env.number("TOOL_TIMEOUT_SECONDS", default=300, least=1)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from agents.demo.invoices import INVOICES
 from agents.demo.travel import TOOLS
-from agents.tools import FILES, Agent, register
+from agents.tools import FILES, Agent, Limits, Window, register
 
 SYSTEM = """\
 You plan and book trips for the executives of Northwind.
@@ -47,5 +48,27 @@ handbook_editor = register(
         tools=FILES,
         temperature=0,
         seed=7,
+    )
+)
+
+AUDIT = """\
+You check the airlines' invoices against Northwind's books, every one of them.
+Remember each that differs by more than is tolerated, and keep your plan up to date.
+Close with the control number of the books."""
+
+# A thousand steps. Sent whole each time, its conversation would cost about a million.
+invoice_auditor = register(
+    Agent(
+        "invoice-auditor",
+        title="Invoice auditor",
+        description="Reads a year's invoices, one by one, in about a thousand steps.",
+        model=settings.HOLDPOINT_MODEL,
+        system=AUDIT,
+        tools=INVOICES,
+        temperature=0,
+        seed=7,
+        limits=Limits(max_tokens=400_000),
+        window=Window(last=11, every=60, after=60, tokens=4_000, summary=False),
+        search_fields={"control": "/facts/books/control"},
     )
 )

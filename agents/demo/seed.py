@@ -1,4 +1,4 @@
-"""What the demo starts with: a workspace, five people, four trips, a handbook.
+"""What the demo starts with: a workspace, five people, their trips, a handbook, an audit.
 
 They are real runs, made through the services by the real runner. Only the model is
 always the scripted one, on a server of its own for as long as this takes: the past must
@@ -20,7 +20,13 @@ from django.contrib.auth.models import User
 
 from agents.approvals import decide
 from agents.demo import stories
-from agents.demo.agents import HANDBOOKS, SYSTEM, handbook_editor, trip_planner
+from agents.demo.agents import (
+    HANDBOOKS,
+    SYSTEM,
+    handbook_editor,
+    invoice_auditor,
+    trip_planner,
+)
 from agents.demo.model.server import ScriptedServer, Services
 from agents.demo.stories import Story
 from agents.models import Approval, Run
@@ -67,10 +73,11 @@ def seed() -> None:
     people = {person.login: _member(workspace, person, password) for person in PEOPLE}
     mira, omar = people["mira"], people["omar"]
     with _scripted_model():
-        with _decisions_final_at_once():
+        with _meanwhile(APPROVAL_GRACE_SECONDS=0):
             _finished_trip(omar, mira)
             _trip_with_branches(mira)
         _handbook(mira)
+        _invoices(mira)
         _failed_trip(omar)
         _waiting_trip(omar)
 
@@ -148,6 +155,13 @@ def _handbook(by: UserPrincipal) -> None:
         system = f"{HANDBOOKS}\nPrices in euros."
         euros = _fork(run, stories.FILES_AT, "euros", system, by)
         _expect(stories.HANDBOOK, euros, Run.Status.SUCCEEDED)
+
+
+def _invoices(by: UserPrincipal) -> None:
+    """A long run: what it is sent stays small, and it forgets nothing that it kept."""
+    with _meanwhile(MAX_STEPS=2_000):
+        run = _start(stories.INVOICES, by, agent=invoice_auditor)
+    _expect(stories.INVOICES, run, Run.Status.SUCCEEDED)
 
 
 def _failed_trip(by: UserPrincipal) -> None:
@@ -246,14 +260,17 @@ def _member(workspace: Workspace, person: Person, password: str) -> UserPrincipa
 
 
 @contextmanager
-def _decisions_final_at_once() -> Iterator[None]:
-    """The past has no window to take a decision back in: its trips go to their end here."""
-    before = settings.APPROVAL_GRACE_SECONDS
-    settings.APPROVAL_GRACE_SECONDS = 0
+def _meanwhile(**values: object) -> Iterator[None]:
+    """With these settings: the past has no window to take a decision back in, and a run
+    of it was as long as it is, whatever those of today may be."""
+    before = {name: getattr(settings, name) for name in values}
+    for name, value in values.items():
+        setattr(settings, name, value)
     try:
         yield
     finally:
-        settings.APPROVAL_GRACE_SECONDS = before
+        for name, value in before.items():
+            setattr(settings, name, value)
 
 
 @contextmanager
@@ -262,12 +279,10 @@ def _scripted_model() -> Iterator[None]:
     server = ScriptedServer(("127.0.0.1", 0), Services())
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
-    before = (settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY)
-    settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = server.base_url, "scripted"
     try:
-        yield
+        with _meanwhile(OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="scripted"):
+            yield
     finally:
-        settings.OPENAI_BASE_URL, settings.OPENAI_API_KEY = before
         server.shutdown()
         server.server_close()
         thread.join()

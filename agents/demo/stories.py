@@ -42,6 +42,12 @@ HANDBOOK = Story(
     " things cost, with an index. Drafts first, please.",
 )
 FILES_AT = 8
+# A thousand steps; the last needs what the third found out.
+INVOICES = Story(
+    "Airline invoices 2026, checked",
+    "Check all airline invoices of 2026 against our books and report those that differ.",
+)
+LEARNED_AT = 3
 
 WRONG_TURN = 15  # the step of FAILED that went wrong; fork from the one before
 LESSON = "Check the date of arrival, in local time, before you hold a flight."

@@ -8,7 +8,7 @@ from checkpoints.db.policies import tenant
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0035_boards")]
+    dependencies = [("checkpoints", "0038_step_code")]
 
     operations = [
         migrations.CreateModel(

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("checkpoints", "0035_boards")]
+    dependencies = [("checkpoints", "0039_entry_vectors")]
 
     operations = [
         migrations.AddIndex(

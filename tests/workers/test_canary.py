@@ -19,7 +19,14 @@ from django.core.management import call_command
 
 from agents import queue
 from agents.demo import seed
-from agents.demo.stories import FAILED, FINISHED, FORKED, HANDBOOK, WAITING
+from agents.demo.stories import (
+    FAILED,
+    FINISHED,
+    FORKED,
+    HANDBOOK,
+    INVOICES,
+    WAITING,
+)
 from agents.models import Approval, Run, ToolCall
 from agents.pure.bundles import file
 from checkpoints import gate
@@ -529,7 +536,7 @@ def test_nothing_of_the_demo_is_found_in_clear(
 
 def words_of_the_demo() -> Iterator[str]:
     """Titles and messages of the stories, and all that the runs made of them."""
-    for story in (FINISHED, WAITING, FAILED, FORKED, HANDBOOK):
+    for story in (FINISHED, WAITING, FAILED, FORKED, HANDBOOK, INVOICES):
         yield from (story.title, story.ask)
     for text in everything_opened():
         try:

@@ -1,11 +1,11 @@
-"""Who answers: the travel desk or the writer when their tools are offered, else the plain
-assistant."""
+"""Who answers: the travel desk, the writer or the clerk when their tools are offered, else
+the plain assistant."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agents.demo.model import chat, desk, transcript, wire, writer
+from agents.demo.model import chat, clerk, desk, transcript, wire, writer
 from agents.demo.model.choose import MINI, PRO
 from agents.demo.model.errors import no_model
 
@@ -34,4 +34,6 @@ def answer(body: dict[str, Any]) -> wire.Message:
         return desk.answer(talk)
     if set(talk.tools) >= writer.NEEDED:
         return writer.answer(body)
+    if set(talk.tools) >= clerk.NEEDED:
+        return clerk.answer(talk)
     return chat.answer(body)

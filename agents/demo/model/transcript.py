@@ -54,6 +54,9 @@ class Talk:
     tools: dict[str, dict[str, Any]]  # name → its function object
     temperature: float
     mood: int  # decides between equal words; see `_mood`
+    # What a text of facts tells of working memory (resumed.py).
+    plan: list[dict[str, Any]]
+    facts: dict[str, Any]
 
     def of(self, name: str) -> list[Exchange]:
         return [each for each in self.exchanges if each.name == name]
@@ -79,9 +82,13 @@ def read(body: Mapping[str, Any]) -> Talk:
     said: list[str] = []
     exchanges: list[Exchange] = []
     marks: list[int] = []
+    plan: list[dict[str, Any]] = []
+    facts: dict[str, Any] = {}
     calls: dict[str, wire.Message] = {}
     for message in messages:
         if message["role"] == "user":
+            plan += resumed.plan(wire.text_of(message))
+            facts |= resumed.remembered(wire.text_of(message))
             for told in resumed.told(wire.text_of(message)):
                 if isinstance(told, str):
                     said.append(wire.squeeze(told))
@@ -108,6 +115,8 @@ def read(body: Mapping[str, Any]) -> Talk:
         },
         temperature=float(body.get("temperature") or 0),
         mood=_mood(body, system, said),
+        plan=plan,
+        facts=facts,
     )
 
 
