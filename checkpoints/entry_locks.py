@@ -144,7 +144,7 @@ def release_as_over(lock: EntryLock) -> bool:
 
 
 def _tell(lock: UUID) -> None:
-    transaction.on_commit(lambda: released.send(sender=EntryLock, lock=lock))
+    transaction.on_commit(lambda: released.send_robust(sender=EntryLock, lock=lock))
 
 
 def require(by: By, owner: Owner, name: Name, *, fence: int | None) -> None:

@@ -61,14 +61,19 @@ class Meaning:
     def note(self) -> str:
         """For who searches; "" where all went by their meaning."""
         if self.trouble:
-            some = f"{self.left:,} entries were" if self.left else "This was"
-            return f"{self.trouble} {some} searched by words alone."
+            return f"{self.trouble} {self._left or 'This was'} searched by words alone."
         if self.left:
             return (
-                f"{self.left:,} entries were searched by words alone; later searches"
-                " know what they mean."
+                f"{self._left} searched by words alone; later searches know what"
+                f" {'it means' if self.left == 1 else 'they mean'}."
             )
         return ""
+
+    @property
+    def _left(self) -> str:
+        if not self.left:
+            return ""
+        return "1 entry was" if self.left == 1 else f"{self.left:,} entries were"
 
 
 def near(

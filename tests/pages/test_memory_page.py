@@ -79,7 +79,7 @@ def test_words_that_mean_the_same_find_it_where_a_model_knows_meanings(
     assert "by-words" not in page
     llm.embedding_fault("503")
     page = browser(alice).get("/memory/?q=cab").content.decode()
-    assert "answered with 503. 1 entries were searched by words alone." in page
+    assert "answered with 503. 1 entry was searched by words alone." in page
     assert "No entry has these words" in page
 
 
