@@ -14,6 +14,7 @@ A board is its branch's own: a fork has an empty one, and writes there what it w
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from agents.tools.declared import Tool, never
 from agents.tools.memory import told
 from agents.tools.secrets import capture
 from checkpoints import entries, entry_locks
-from checkpoints.access import Board, RunPrincipal
+from checkpoints.access import Board, Reason, RunPrincipal
 from checkpoints.db.prepared import Prepared
 from checkpoints.errors import (
     EntryConflict,
@@ -38,6 +39,7 @@ from checkpoints.errors import (
     LockLost,
     NotPermitted,
 )
+from checkpoints.ids import short
 from checkpoints.pure import names
 
 MOST = 50  # entries that a list or a search gives
@@ -109,15 +111,17 @@ def board_list(
         held = [] if private else entry_locks.held(run, board)
     except REFUSED as refused:
         raise ToolError(str(refused)) from refused
-    readable = [one for one in found.found if one.name]
-    answer: dict[str, Any] = {"entries": [_told(one) for one in readable[:limit]]}
+    readable = [one for one in found.found if one.name][:limit]
+    writers = [one.row.run for one in readable]
+    agents = _agents(run, [*writers, *(one.lock.run for one in held)])
+    answer: dict[str, Any] = {"entries": [_told(one, agents) for one in readable]}
     if not words and found.total > limit:
         answer["note"] = f"{limit} of {found.total:,}: a longer namespace narrows it."
     locked = [
         {
             "namespace": list(one.name.namespace),
             "key": one.name.key,
-            "by": entry_locks.who(one.lock),
+            "by": agents.get(one.lock.run) or entry_locks.who(one.lock),
             "until": f"{one.lock.until:%H:%M:%S} UTC",
         }
         for one in held
@@ -140,7 +144,7 @@ def board_read(
         return "Nothing is on the board under that name."
     if found.damage:
         raise ToolError(f"What is there does not open. {found.damage}")
-    return _told(found)
+    return _told(found, _agents(run, [found.row.run]))
 
 
 @tool(
@@ -264,5 +268,14 @@ def _shared(ctx: ToolContext, private: bool = False) -> tuple[RunPrincipal, Boar
     return principal, board if private else board.public
 
 
-def _told(found: entries.Found) -> dict[str, Any]:
-    return {**told(found), "by": entries.who(found.row)}
+def _agents(by: RunPrincipal, ids: Iterable[UUID | None]) -> dict[UUID | None, str]:
+    """Of runs that wrote or locked here, on whatever thread: agent and run."""
+    runs = Run.objects.unscoped(Reason.WORKER).filter(
+        workspace=by.workspace_id, pk__in={pk for pk in ids if pk}
+    )
+    named = runs.values_list("pk", "agent_version__agent__name")
+    return {pk: f"{agent}, run {short(pk)}" for pk, agent in named}
+
+
+def _told(found: entries.Found, agents: Mapping[UUID | None, str]) -> dict[str, Any]:
+    return {**told(found), "by": agents.get(found.row.run) or entries.who(found.row)}

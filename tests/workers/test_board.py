@@ -107,7 +107,7 @@ def test_what_is_written_is_read_with_its_version_and_its_writer(ask, server, al
     assert told(server, 4) == "Written, as version 1."
     read = json.loads(told(server, 3))
     assert (read["value"], read["version"]) == ("by train", 1)
-    assert read["by"] == f"run {str(run.pk)[-4:]}"
+    assert read["by"] == f"test-boarder, run {str(run.pk)[-4:]}"
     assert json.loads(told(server, 2)) == {"entries": [read]}
     assert json.loads(told(server)) == {"entries": [read]}
     row = EntryVersion.objects.get()
@@ -183,7 +183,8 @@ def test_an_agent_locks_writes_under_the_lock_and_unlocks(ask, server, alice):
     )
     assert json.loads(told(server, 5))["fence"] == 1
     [locked] = json.loads(told(server, 4))["locked"]
-    assert (locked["key"], locked["by"]) == ("plan", f"run {str(run.pk)[-4:]}")
+    assert locked["key"] == "plan"
+    assert locked["by"] == f"test-boarder, run {str(run.pk)[-4:]}"
     assert told(server, 3) == "Written, as version 1."
     assert told(server, 2) == "Unlocked."
     assert "nothing to unlock" in told(server)

@@ -138,7 +138,7 @@ def test_a_sub_agent_reads_and_writes_its_callers_board(work_at, server, alice):
     assert board_of(child) == board_of(caller) == caller.branch_id
     read = json.loads(told(server)[-1])
     assert (read["value"], read["version"]) == ("by night train", 2)
-    assert read["by"] == f"run {str(child.pk)[-4:]}"
+    assert read["by"] == f"test-scout, run {str(child.pk)[-4:]}"
     writers = EntryVersion.objects.filter(entry__line=None).order_by("version")
     assert list(writers.values_list("run", flat=True)) == [caller.pk, child.pk]
     # Its private part is on the same board, and of its own branch.
