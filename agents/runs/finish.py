@@ -25,6 +25,7 @@ from agents.wake import wake
 from checkpoints import grants
 from checkpoints.clock import ClockTimestamp
 from checkpoints.errors import CheckpointsError, Fenced, KeysUnavailable
+from checkpoints.failpoints import failpoint
 from checkpoints.gate import seal
 from checkpoints.log.append import NewStep, StepMeta, Writer, commit
 from checkpoints.models import Checkpoint
@@ -212,6 +213,7 @@ def _end(claim: Claim, status: Run.Status, **values: Any) -> None:
         raise Fenced("The run is not running any more.")
     if claim.run.parent_id is not None:
         wake(claim.run.parent_id)  # locks go from a child to its parent
+        failpoint("after wake")
 
 
 def _running(claim: Claim) -> RunQuerySet:
