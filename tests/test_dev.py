@@ -39,7 +39,9 @@ class Folder:
             ignore=lambda folder, names: [
                 name
                 for name in names
-                if name in OURS or name.endswith("_cache") or name == "__pycache__"
+                if name in OURS
+                or name.endswith("_cache")
+                or name in {"__pycache__", ".hypothesis"}
             ],
         )
         (path / ".venv").symlink_to(ROOT / ".venv")

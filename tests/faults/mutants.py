@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.workers.conftest import ROOT
 
-PARTS = ("agents", "checkpoints", "project", "templates", "tests")
+# The desk has agents of the docs, too.
+PARTS = ("agents", "checkpoints", "docs", "project", "templates", "tests")
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,7 @@ def test_every_action_that_is_recorded_can_be_asked_for():
             "execute",
         ),  # by the statement that begins a call, or keeps its result
         *("memory_put", "memory_delete"),  # whether there is a value to put
+        *("board_unlock", "board_release"),  # whether its run or a person lets go
         *("channel_on", "channel_off", "deliver_retry", "deliver_leave", "break_glass"),
     }
     for path in (*ROOT.rglob("agents/**/*.py"), *ROOT.rglob("checkpoints/**/*.py")):

@@ -35,7 +35,7 @@ NEVER = {
     "bad_row",  # what verifying finds, and says itself
     *("bad_token", "token_refused", "too_many_requests"),  # of programs
     *("entry_conflict", "invalid_entry"),  # what a tool answers, and a form
-    *("entry_locked", "lock_lost"),  # what a tool answers
+    *("entry_locked", "lock_lost", "no_vectors"),  # what a tool answers
 }
 WAYS_ON = re.compile(
     r"retry|fork|resume|look where|message can tell|by itself|deploy|an admin|new thread"
